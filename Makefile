@@ -1,0 +1,56 @@
+# `make` runs all tests, and gets a fresh machine ready for them first.
+
+.POSIX:
+.PHONY: test setup lint-local lint tidy tidy-check bench demo cover fmt help
+
+BENCHTIME = 1x
+
+# Tests are run even if lint-local finds something; either makes this fail.
+test: setup
+	@status=0; \
+	$(MAKE) -s lint-local || status=1; \
+	sh .ci/test || status=1; \
+	exit $$status
+
+setup:
+	@sh .ci/setup
+
+lint-local:
+	@files=$$(gofmt -l .) || exit 1; \
+	if [ -n "$$files" ]; then echo "not gofmt'ed:"; echo "$$files"; exit 1; fi
+	@sh .ci/modules go vet ./...
+
+lint:
+	@sh .ci/golangci run
+
+tidy:
+	@sh .ci/tidy
+
+tidy-check:
+	@sh .ci/tidy -check
+
+bench: setup
+	@sh .ci/modules go test -run '^$$' -bench . -benchtime=$(BENCHTIME) -timeout 20m ./...
+
+demo:
+	@go run ./cmd/latchkey demo
+
+cover: setup
+	@go test -timeout 20m -coverpkg=./... -coverprofile=coverage.out ./...
+	@go tool cover -func=coverage.out | tail -n 1
+	@echo "go tool cover -html=coverage.out shows the lines"
+
+fmt:
+	@sh .ci/golangci fmt
+
+help:
+	@echo "make             the same as make test"
+	@echo "make test        all tests of all modules, with the race detector; installs redis-server if it can"
+	@echo "make lint-local  gofmt and go vet (part of make test)"
+	@echo "make lint        golangci-lint; builds it the first time"
+	@echo "make tidy        go mod tidy for every module, nested ones too"
+	@echo "make tidy-check  make tidy would change nothing"
+	@echo "make bench       every benchmark once; BENCHTIME=1s for figures"
+	@echo "make demo        the demo, on an embedded server"
+	@echo "make cover       test coverage of the library, into coverage.out"
+	@echo "make fmt         format all code"

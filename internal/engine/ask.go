@@ -1,0 +1,54 @@
+package engine
+
+import (
+	"context"
+	"errors"
+
+	"github.com/latchkey-go/latchkey/pubsub"
+)
+
+// Ask runs f, which asks Redis something for s, until it gets an answer: again
+// after errors that pass, for as long as answerWithin. A lost answer is asked
+// for again only if f may be repeated.
+func (e *Engine) Ask(ctx context.Context, op string, s *Spec, repeatable bool, f func() error) error {
+	if s.err != nil {
+		return e.Wrap(op, s, s.err)
+	}
+	if !e.gate.enter() {
+		return e.Wrap(op, s, ErrClosed)
+	}
+	defer e.gate.leave()
+	retry := newRetrier(answerWithin)
+	for {
+		err := f()
+		switch Sort(err) {
+		case Ran, Never:
+			return e.Wrap(op, s, err)
+		case Maybe:
+			if !repeatable {
+				return e.Wrap(op, s, inDoubt{err})
+			}
+		}
+		if ctx.Err() != nil || errors.Is(err, ErrClosed) || retry.after(ctx, err) != nil {
+			return e.Wrap(op, s, err)
+		}
+	}
+}
+
+// HeldBy returns how Redis names the holder in ctx for s; empty without one.
+func (e *Engine) HeldBy(ctx context.Context, s *Spec) string {
+	n, ok := e.holderIn(ctx, s)
+	if !ok {
+		return ""
+	}
+	return e.HolderID(n) + s.Suffix
+}
+
+// hints are a subscription as the wait loop sees it.
+type hints struct{ *pubsub.Subscription }
+
+// Live says whether messages arrive.
+func (h hints) Live() bool { return h.State() == pubsub.Live }
+
+// Dead says whether none ever will.
+func (h hints) Dead() bool { return h.State() == pubsub.Denied }

@@ -1,0 +1,51 @@
+package engine
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// A serverClock estimates the time of the Redis server. Every script tells the
+// server's time with its answer; until the first one has, this machine's wall
+// clock stands in.
+//
+// The estimate is used only to say until when a request may be carried out. A
+// wrong one costs a round trip: the script refuses, tells its time, and is asked
+// again.
+type serverClock struct {
+	start  time.Time    // carries a monotonic reading
+	offset atomic.Int64 // server ms minus the ms of local; 0 at first
+}
+
+func newServerClock() *serverClock { return &serverClock{start: time.Now()} }
+
+// local returns the ms since the epoch by the wall clock at the start and the
+// monotonic clock since, so that setting the wall clock does not move it.
+func (c *serverClock) local(t time.Time) int64 {
+	return c.start.UnixMilli() + t.Sub(c.start).Milliseconds()
+}
+
+// learn takes in the server time told by the answer to a request that was sent
+// and answered at the times given. The truth lies between the two.
+func (c *serverClock) learn(sent, got time.Time, serverMs int64) {
+	middle := sent.Add(got.Sub(sent) / 2)
+	c.offset.Store(serverMs - c.local(middle))
+}
+
+// clockSlack is by how much a request's deadline may seem to lie too far ahead:
+// what the estimate may be off without harm.
+const clockSlack = time.Second
+
+// A Deadline tells a script until when it may act, in server time.
+type Deadline struct {
+	NotAfter int64 // ms since the epoch
+	Ahead    int64 // the most by which NotAfter may lie ahead, ms; else the estimate is wrong
+}
+
+// deadline returns the Deadline that is d from now.
+func (c *serverClock) deadline(now time.Time, d time.Duration) Deadline {
+	return Deadline{
+		NotAfter: c.local(now) + c.offset.Load() + max(d, 0).Milliseconds(),
+		Ahead:    (max(d, 0) + clockSlack).Milliseconds(),
+	}
+}

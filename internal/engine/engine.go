@@ -1,0 +1,163 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"log/slog"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/latchkey-go/latchkey/internal/wait"
+	"github.com/latchkey-go/latchkey/internal/watchdog"
+	"github.com/latchkey-go/latchkey/pubsub"
+)
+
+// Config is what the root's options come to.
+type Config struct {
+	ID              string
+	FixedID         bool // ID was given by the user and may have been used before
+	WatchdogTimeout time.Duration
+	UnlockTimeout   time.Duration
+	KeyPrefix       string
+	PubSub          pubsub.Mode
+	Verb            string // how scripts publish: PUBLISH, SPUBLISH or BOTH
+	Recheck         time.Duration
+	Logger          *slog.Logger
+	Hooks           Hooks
+	Clock           watchdog.Clock // nil: this machine's
+
+	// Wrap makes the root's *Error.
+	Wrap func(op, kind, name string, maybe bool, err error) error
+}
+
+// An Engine is the inside of one client.
+type Engine struct {
+	rdb     redis.UniversalClient
+	brief   processor // nil where there is none; see process
+	direct  processor
+	cfg     Config
+	cluster bool
+	ring    bool
+	offset  uint64 // added to holder numbers; not 0 when the ID may be an old one
+
+	now      watchdog.Clock
+	server   *serverClock
+	notifier *pubsub.Notifier
+	watchdog *watchdog.Watchdog
+	lines    *wait.Lines
+	entries  entries
+	gate     gate
+
+	counters struct {
+		renewals, losses, rechecked, undone atomic.Uint64
+	}
+}
+
+// New returns an Engine over rdb. It does no I/O and starts no goroutine.
+func New(rdb redis.UniversalClient, cfg Config) *Engine {
+	e := &Engine{rdb: rdb, cfg: cfg, now: cfg.Clock, server: newServerClock(), lines: wait.NewLines()}
+	if e.now == nil {
+		e.now = watchdog.SystemClock()
+	}
+	switch rdb.(type) {
+	case *redis.ClusterClient:
+		e.cluster = true
+	case *redis.Ring:
+		e.ring = true
+	}
+	if cfg.FixedID {
+		// Another process, or this one before a restart, may have used the same
+		// id: its holders must not be taken for ours.
+		var b [8]byte
+		_, _ = rand.Read(b[:]) // never fails
+		e.offset = binary.LittleEndian.Uint64(b[:]) >> 16
+	}
+	e.timed()
+	e.entries.init()
+	e.gate.init()
+	e.watchdog = watchdog.New(e.now, e.renew)
+	e.notifier = pubsub.New(rdb, pubsub.Config{
+		Mode:          cfg.PubSub,
+		OnDenied:      e.channelDenied,
+		OnResubscribe: cfg.Hooks.resubscribed,
+	})
+	return e
+}
+
+// ID returns the id that prefixes every holder.
+func (e *Engine) ID() string { return e.cfg.ID }
+
+// HolderID returns a holder as Redis shows it: "<client id>:<number>".
+func (e *Engine) HolderID(n uint64) string {
+	return e.cfg.ID + ":" + strconv.FormatUint(n+e.offset, 10)
+}
+
+// Verb returns how scripts publish.
+func (e *Engine) Verb() string { return e.cfg.Verb }
+
+// Closed returns a channel that is closed when the engine is.
+func (e *Engine) Closed() <-chan struct{} { return e.gate.closed }
+
+// Wrap returns err as the root's *Error, or nil for nil.
+func (e *Engine) Wrap(op string, s *Spec, err error) error {
+	if err == nil {
+		return nil
+	}
+	d, maybe := err.(inDoubt) //nolint:errorlint // it is only ever the outermost
+	if maybe {
+		err = d.error
+	}
+	return e.cfg.Wrap(op, s.Kind, s.Name, maybe, conflict(err))
+}
+
+func (e *Engine) channelDenied(channel string, err error) {
+	e.cfg.Logger.Warn("latchkey: no wake-ups on a Redis channel, waiting by polling", "channel", channel, "err", err)
+	if h := e.cfg.Hooks.ChannelDenied; h != nil {
+		h(channel, err)
+	}
+}
+
+// Stats are plain numbers about an engine.
+type Stats struct {
+	Held, Waiting, Subscriptions              int
+	Renewals, Losses, Resubscribes, Rechecked uint64
+	Undone                                    uint64
+}
+
+// Stats returns the present numbers.
+func (e *Engine) Stats() Stats {
+	n := e.notifier.Stats()
+	return Stats{
+		Held:          e.entries.held(),
+		Waiting:       e.lines.Waiting(),
+		Subscriptions: n.Channels,
+		Renewals:      e.counters.renewals.Load(),
+		Losses:        e.counters.losses.Load(),
+		Resubscribes:  n.Resubscribes,
+		Rechecked:     e.counters.rechecked.Load(),
+		Undone:        e.counters.undone.Load(),
+	}
+}
+
+// closeBound is how long Close waits for calls that are on their way out.
+const closeBound = time.Second
+
+// Close ends every wait with ErrClosed, every Hold's Context with that cause,
+// gives back what is held, and waits for the goroutines.
+func (e *Engine) Close() error {
+	if !e.gate.shut() {
+		return nil
+	}
+	e.watchdog.Close()
+	// The client's end bounds this; no caller is there to do it.
+	ctx, cancel := context.WithTimeout(context.Background(), e.cfg.UnlockTimeout)
+	defer cancel()
+	err := e.releaseAll(ctx)
+	e.gate.drain(closeBound)
+	return errors.Join(err, e.notifier.Close())
+}

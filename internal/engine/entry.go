@@ -1,0 +1,267 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/watchdog"
+)
+
+// entries are what the holders of this client have, by holder and key.
+type entries struct {
+	// mu guards the field below and refs of every entry.
+	mu sync.Mutex
+	m  map[entryKey]*entry
+}
+
+type entryKey struct {
+	holder uint64
+	field  string // the main key, and what makes the field of the hash
+}
+
+func (es *entries) init() { es.m = make(map[entryKey]*entry) }
+
+// An entry is one holder's part in one lock: how often it holds it, and until
+// when. There is one for each field of a hash in Redis that is ours.
+type entry struct {
+	engine *Engine
+	key    entryKey
+	holder string // "<client id>:<number>"
+	field  string // the field in the hash
+	refs   int    // calls that use the entry, and 1 while it holds
+
+	// ops has a token in it while nobody changes the hold count. Whoever sends
+	// a script that does takes it, and an undo keeps it until the outcome is
+	// known, so that a script never meets the leftovers of another.
+	ops chan struct{}
+	// Guarded by ops: what the last release has to know.
+	label   string
+	atLeast time.Time // until when the lock stays closed, whatever happens
+
+	// mu guards the fields below.
+	mu    sync.Mutex
+	count int            // hold count in Redis, so far as we know
+	holds []*Hold        // that make up the count, oldest first
+	taken chan struct{}  // closed when count becomes positive; made on demand
+	item  *watchdog.Item // watched while count is positive
+}
+
+// enter returns the entry of a holder for s, and counts the caller in.
+func (e *Engine) enter(n uint64, s *Spec) *entry {
+	k := entryKey{n, s.Key + s.Suffix}
+	e.entries.mu.Lock()
+	defer e.entries.mu.Unlock()
+	ent := e.entries.m[k]
+	if ent == nil {
+		holder := e.HolderID(n)
+		ent = &entry{engine: e, key: k, holder: holder, field: holder + s.Suffix, ops: make(chan struct{}, 1)}
+		ent.ops <- struct{}{}
+		e.entries.m[k] = ent
+	}
+	ent.refs++
+	return ent
+}
+
+// find returns the entry of a holder for s if there is one, and counts the
+// caller in.
+func (e *Engine) find(n uint64, s *Spec) *entry {
+	e.entries.mu.Lock()
+	defer e.entries.mu.Unlock()
+	ent := e.entries.m[entryKey{n, s.Key + s.Suffix}]
+	if ent != nil {
+		ent.refs++
+	}
+	return ent
+}
+
+// leave counts one user of ent out; the last one takes it from the map.
+func (ent *entry) leave() {
+	es := &ent.engine.entries
+	es.mu.Lock()
+	defer es.mu.Unlock()
+	ent.refs--
+	if ent.refs == 0 {
+		delete(es.m, ent.key)
+	}
+}
+
+// stay counts one more user in; the caller is one already.
+func (ent *entry) stay() {
+	es := &ent.engine.entries
+	es.mu.Lock()
+	ent.refs++
+	es.mu.Unlock()
+}
+
+// all returns every entry, counted in.
+func (es *entries) all() []*entry {
+	es.mu.Lock()
+	defer es.mu.Unlock()
+	out := make([]*entry, 0, len(es.m))
+	for _, ent := range es.m {
+		ent.refs++
+		out = append(out, ent)
+	}
+	return out
+}
+
+// held returns the number of holds.
+func (es *entries) held() int {
+	n := 0
+	for _, ent := range es.all() {
+		ent.mu.Lock()
+		n += len(ent.holds)
+		ent.mu.Unlock()
+		ent.leave()
+	}
+	return n
+}
+
+// lockOps waits for the right to change the hold count.
+func (ent *entry) lockOps(ctx context.Context) error {
+	select {
+	case <-ent.ops:
+		return nil
+	default:
+	}
+	select {
+	case <-ent.ops:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (ent *entry) unlockOps() { ent.ops <- struct{}{} }
+
+// counted returns the hold count.
+func (ent *entry) counted() int {
+	ent.mu.Lock()
+	defer ent.mu.Unlock()
+	return ent.count
+}
+
+// takenSignal returns a channel that is closed when the holder comes to hold
+// the lock, and whether it does already.
+func (ent *entry) takenSignal() (<-chan struct{}, bool) {
+	ent.mu.Lock()
+	defer ent.mu.Unlock()
+	if ent.count > 0 {
+		return nil, true
+	}
+	if ent.taken == nil {
+		ent.taken = make(chan struct{})
+	}
+	return ent.taken, false
+}
+
+// planLocked says how the watchdog keeps what the holds ask for: with several
+// holds the longer lease wins, and one that is renewed without a limit wins
+// over all.
+func (ent *entry) planLocked(now time.Time) watchdog.Plan {
+	var plan watchdog.Plan
+	limited := true
+	for _, h := range ent.holds {
+		if h.cfg.Lease > 0 {
+			continue
+		}
+		plan.Lease = ent.engine.cfg.WatchdogTimeout
+		if h.cfg.MaxHold == 0 {
+			limited = false
+			continue
+		}
+		plan.Max = max(plan.Max, h.cfg.MaxHold-now.Sub(h.since), 1)
+	}
+	if !limited {
+		plan.Max = 0
+	}
+	return plan
+}
+
+// grant records one more hold, and puts the entry under the watchdog's care.
+// It returns nil when the lease was over before its answer came, or what the
+// hold builds on was lost meanwhile. The caller has ops.
+func (ent *entry) grant(s *Spec, cfg LockConfig, parent context.Context, g Grant, count int, window watchdog.Window) *Hold {
+	h := &Hold{entry: ent, spec: s, cfg: cfg, parent: parent, token: g.Token, since: time.Now()}
+	ent.mu.Lock()
+	defer ent.mu.Unlock()
+	if ent.count != count-1 {
+		return nil
+	}
+	first := ent.count == 0
+	ent.holds = append(ent.holds, h)
+	plan := ent.planLocked(h.since)
+	if first {
+		// A new item each time: a loss that the watchdog has found but not told
+		// yet must not be taken for a loss of this hold.
+		ent.item = &watchdog.Item{Group: s.group, Subject: ent}
+		if !ent.engine.watchdog.Add(ent.item, window, plan) {
+			ent.holds = nil
+			return nil
+		}
+		ent.stay()
+		if ent.taken != nil {
+			close(ent.taken)
+			ent.taken = nil
+		}
+	} else {
+		ent.engine.watchdog.Change(ent.item, window, plan)
+	}
+	ent.count = count
+	if first {
+		ent.label, ent.atLeast = "", time.Time{}
+	}
+	if cfg.Label != "" {
+		ent.label = cfg.Label
+	}
+	if until := h.since.Add(cfg.AtLeast); until.After(ent.atLeast) {
+		ent.atLeast = until
+	}
+	return h
+}
+
+// dropLocked takes h out of the holds.
+func (ent *entry) dropLocked(h *Hold) {
+	if i := slices.Index(ent.holds, h); i >= 0 {
+		ent.holds = slices.Delete(ent.holds, i, i+1)
+	}
+}
+
+// Lost ends all holds that it was watched for.
+func (ent *entry) Lost(it *watchdog.Item, _ watchdog.Reason) {
+	ent.endAll(it, lost, ErrLeaseLost)
+}
+
+// gone ends all holds because Redis says that the lock is not this holder's.
+func (ent *entry) gone() { ent.endAll(nil, lost, ErrLeaseLost) }
+
+// endAll ends every hold of ent that it watches over (nil: whatever does) and
+// returns them.
+func (ent *entry) endAll(it *watchdog.Item, st state, cause error) []*Hold {
+	e := ent.engine
+	ent.mu.Lock()
+	if ent.count == 0 || (it != nil && it != ent.item) {
+		ent.mu.Unlock()
+		return nil
+	}
+	e.watchdog.Remove(ent.item)
+	ent.count = 0
+	holds := ent.holds
+	ent.holds = nil
+	for _, h := range holds {
+		h.endLocked(st, cause)
+	}
+	ent.mu.Unlock()
+	ent.leave()
+	if st == lost {
+		for _, h := range holds {
+			e.counters.losses.Add(1)
+			if f := e.cfg.Hooks.Lost; f != nil {
+				f(h.spec.Kind, h.spec.Name, time.Since(h.since))
+			}
+		}
+	}
+	return holds
+}

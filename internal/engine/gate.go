@@ -1,0 +1,89 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// A gate counts the calls inside an engine, so that Close can wait for them,
+// and bounds the clean-up that goes on after a call has returned.
+type gate struct {
+	closed chan struct{}   // closed when the engine is
+	late   context.Context // ends when clean-up must end too
+	end    context.CancelFunc
+
+	// mu guards the fields below.
+	mu    sync.Mutex
+	calls int
+	shutd bool
+	idle  chan struct{} // closed when calls is 0 after shut
+}
+
+func (g *gate) init() {
+	g.closed = make(chan struct{})
+	g.idle = make(chan struct{})
+	// Clean-up outlives its caller, but not the client.
+	g.late, g.end = context.WithCancel(context.Background())
+}
+
+// enter counts one call in; false when the engine is closed.
+func (g *gate) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shutd {
+		return false
+	}
+	g.calls++
+	return true
+}
+
+// stay counts in the clean-up that a call inside leaves behind. The call must
+// not have left yet.
+func (g *gate) stay() {
+	g.mu.Lock()
+	g.calls++
+	g.mu.Unlock()
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.calls--
+	if g.shutd && g.calls == 0 {
+		close(g.idle)
+	}
+}
+
+// shut closes the gate; false when it was closed before.
+func (g *gate) shut() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shutd {
+		return false
+	}
+	g.shutd = true
+	close(g.closed)
+	if g.calls == 0 {
+		close(g.idle)
+	}
+	return true
+}
+
+// drain waits for the calls inside, at most for bound; then it ends their
+// clean-up and waits once more. What is left then are callers that go-redis
+// keeps; they return when it lets them.
+func (g *gate) drain(bound time.Duration) {
+	timer := time.NewTimer(bound)
+	defer timer.Stop()
+	select {
+	case <-g.idle:
+	case <-timer.C:
+	}
+	g.end()
+	timer.Reset(bound)
+	select {
+	case <-g.idle:
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,184 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/watchdog"
+)
+
+// Held is what a Hold does. The Hold of a lock is one; a lock that is made of
+// other locks brings its own.
+type Held interface {
+	Name() string
+	Context() context.Context
+	Lost() <-chan struct{}
+	Unlock(ctx context.Context) error
+	Extend(ctx context.Context, lease time.Duration) error
+	Remaining() time.Duration
+	Token() int64
+	Holder() uint64
+	HolderID() string
+	// NotHeld is the *Error of a method that finds nothing held.
+	NotHeld(op string) error
+}
+
+// A state is what has become of a hold.
+type state int
+
+const (
+	held     state = iota
+	released       // given back; Redis confirmed it
+	unsure         // given back; Redis did not answer
+	lost           // the lease ended, or somebody took it away
+	closed         // given back by Close
+)
+
+// A Hold is one acquisition, from grant to release or loss.
+type Hold struct {
+	entry  *entry
+	spec   *Spec
+	cfg    LockConfig
+	parent context.Context // of Context: the acquire's own
+	token  int64
+	since  time.Time // when it was granted
+	target int       // of the release that is unsure
+
+	// guarded by entry.mu
+	state  state
+	cause  error // with which ctx ended
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	gone   chan struct{} // behind Lost; made on demand
+}
+
+var _ Held = (*Hold)(nil)
+
+// Name returns the name of the lock.
+func (h *Hold) Name() string { return h.spec.Name }
+
+// Token returns the fencing token, 0 without one.
+func (h *Hold) Token() int64 { return h.token }
+
+// Holder returns the number of the holder.
+func (h *Hold) Holder() uint64 { return h.entry.key.holder }
+
+// HolderID returns the holder as Redis shows it.
+func (h *Hold) HolderID() string { return h.entry.holder }
+
+// NotHeld returns the error of a method that finds nothing held.
+func (h *Hold) NotHeld(op string) error {
+	h.entry.mu.Lock()
+	defer h.entry.mu.Unlock()
+	return h.entry.engine.Wrap(op, h.spec, h.stateErrLocked())
+}
+
+// stateErrLocked says why h is not held, nil when it is.
+func (h *Hold) stateErrLocked() error {
+	switch h.state {
+	case held:
+		return nil
+	case lost:
+		return errLost
+	case closed:
+		return ErrClosed
+	}
+	return ErrNotHeld
+}
+
+// Context returns the context of the hold; see the root's Hold. It is made when
+// it is first asked for, because many critical sections never do.
+func (h *Hold) Context() context.Context {
+	h.entry.mu.Lock()
+	defer h.entry.mu.Unlock()
+	if h.ctx == nil {
+		id := &identity{outer: identityOf(h.parent), holder: h.entry.key.holder, hold: h}
+		h.ctx, h.cancel = context.WithCancelCause(context.WithValue(h.parent, identityKey{}, id))
+		if h.state != held {
+			h.cancel(h.cause)
+		}
+	}
+	return h.ctx
+}
+
+// Lost returns a channel that is closed when the hold is lost.
+func (h *Hold) Lost() <-chan struct{} {
+	h.entry.mu.Lock()
+	defer h.entry.mu.Unlock()
+	if h.gone == nil {
+		h.gone = make(chan struct{})
+		if h.state == lost {
+			close(h.gone)
+		}
+	}
+	return h.gone
+}
+
+// endLocked ends h: its Context, and Lost if that is what happened.
+func (h *Hold) endLocked(st state, cause error) {
+	h.state, h.cause = st, cause
+	if h.cancel != nil {
+		h.cancel(cause)
+	}
+	if st == lost && h.gone != nil {
+		close(h.gone)
+	}
+}
+
+// covers reports whether h's Context speaks for s: h still lives, and s is of
+// the same scope of the same client.
+func (h *Hold) covers(e *Engine, s *Spec) bool {
+	if h.entry.engine != e || h.spec.Scope != s.Scope {
+		return false
+	}
+	h.entry.mu.Lock()
+	defer h.entry.mu.Unlock()
+	return h.state == held
+}
+
+// Remaining returns how long the hold may still be believed in.
+func (h *Hold) Remaining() time.Duration {
+	h.entry.mu.Lock()
+	live, item := h.state == held, h.entry.item
+	h.entry.mu.Unlock()
+	if !live {
+		return 0
+	}
+	return h.entry.engine.watchdog.Remaining(item)
+}
+
+// Extend makes the lease last for at least lease from now.
+func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
+	e, ent, s := h.entry.engine, h.entry, h.spec
+	if err := CheckLease("a lease", lease); err != nil {
+		return e.Wrap("extend", s, err)
+	}
+	if !e.gate.enter() {
+		return e.Wrap("extend", s, ErrClosed)
+	}
+	defer e.gate.leave()
+	if err := h.NotHeld("extend"); err != nil {
+		return err
+	}
+	lease = lease.Truncate(time.Millisecond)
+	retry := newRetrier(answerWithin)
+	for {
+		sent := e.now()
+		results, err := s.Scripts.Renew(ctx, e, []Renewal{{Key: s.Key, Holder: ent.field, Label: h.cfg.Label, Lease: lease}}, e.deadline(attempt))
+		switch {
+		case err != nil || results == nil || results[0] == watchdog.Failed:
+			if err := retry.after(ctx, err); err != nil {
+				return e.Wrap("extend", s, err)
+			}
+		case results[0] == watchdog.NotOurs:
+			ent.gone()
+			return e.Wrap("extend", s, errLost)
+		default:
+			ent.mu.Lock()
+			e.watchdog.Prolong(ent.item, watchdog.NewWindow(sent, lease))
+			ent.mu.Unlock()
+			// It may have ended while the request was under way.
+			return h.NotHeld("extend")
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package engine
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// holders numbers the holders of this process. A number is never used twice,
+// and one number serves every client, each of which puts its id before it.
+var holders atomic.Uint64
+
+// NewHolder returns a number that no holder of this process has had.
+func NewHolder() uint64 { return holders.Add(1) }
+
+// An identity is what a context says about who is asking. Contexts nest, so
+// identities form a chain, innermost first.
+type identity struct {
+	outer  *identity
+	holder uint64
+	// hold is set for the identity of a Hold's Context: it counts only for the
+	// scope of that hold, and only while the hold lives.
+	hold *Hold
+}
+
+type identityKey struct{}
+
+func identityOf(ctx context.Context) *identity {
+	id, _ := ctx.Value(identityKey{}).(*identity)
+	return id
+}
+
+// WithHolder returns a context in which holder n acquires, whatever the lock.
+func WithHolder(ctx context.Context, n uint64) context.Context {
+	return context.WithValue(ctx, identityKey{}, &identity{outer: identityOf(ctx), holder: n})
+}
+
+// HolderFrom returns the holder that WithHolder put into ctx.
+func HolderFrom(ctx context.Context) (uint64, bool) {
+	for id := identityOf(ctx); id != nil; id = id.outer {
+		if id.hold == nil {
+			return id.holder, true
+		}
+	}
+	return 0, false
+}
+
+// holderFor returns the holder that acquires s under ctx: the innermost
+// identity that speaks for s. Without one it is a fresh holder.
+func (e *Engine) holderFor(ctx context.Context, s *Spec) (n uint64, fresh bool) {
+	if n, ok := e.holderIn(ctx, s); ok {
+		return n, false
+	}
+	return NewHolder(), true
+}
+
+// holderIn returns the holder that ctx names for s, if any.
+func (e *Engine) holderIn(ctx context.Context, s *Spec) (n uint64, ok bool) {
+	for id := identityOf(ctx); id != nil; id = id.outer {
+		if id.hold == nil || id.hold.covers(e, s) {
+			return id.holder, true
+		}
+	}
+	return 0, false
+}

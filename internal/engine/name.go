@@ -1,0 +1,82 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Names are built as Redisson builds them: a side key or Redis channel of the
+// object foo is "prefix:{foo}" or "{foo}:suffix", so that all of them lie in the
+// hash slot of foo. The only test is whether the name contains a "{": then it is
+// taken to carry a hash tag of its own and is not wrapped.
+
+// Mapped returns the main key of an object: the client's key prefix and the
+// name, as with Redisson's NameMapper.
+func (e *Engine) Mapped(name string) string { return e.cfg.KeyPrefix + name }
+
+// Prefixed returns the side key or Redis channel "prefix:{name}".
+func Prefixed(prefix, name string) string {
+	if strings.Contains(name, "{") {
+		return prefix + ":" + name
+	}
+	return prefix + ":{" + name + "}"
+}
+
+// Suffixed returns the side key "{name}:suffix".
+func Suffixed(name, suffix string) string {
+	if strings.Contains(name, "{") {
+		return name + ":" + suffix
+	}
+	return "{" + name + "}:" + suffix
+}
+
+// CheckName returns an error that says what is wrong with the name of an
+// object, or nil. Any bytes will do, but not none.
+func CheckName(name string) error {
+	if name == "" {
+		return errors.New("the name is empty")
+	}
+	return nil
+}
+
+// slots is the number of hash slots of a Redis Cluster.
+const slots = 16384
+
+// Slot returns the Redis Cluster hash slot of key.
+func Slot(key string) int {
+	if i := strings.IndexByte(key, '{'); i >= 0 {
+		if j := strings.IndexByte(key[i+1:], '}'); j > 0 {
+			key = key[i+1 : i+1+j]
+		}
+	}
+	return int(crc16(key)) % slots
+}
+
+// crc16 is CRC-16/XMODEM, which Redis Cluster hashes with.
+func crc16(s string) uint16 {
+	var crc uint16
+	for i := range len(s) {
+		crc ^= uint16(s[i]) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return crc
+}
+
+// checkSlots returns an error when keys of one object lie in different slots,
+// which happens with names whose braces are no hash tag ("a{b", "a}b", "{}a").
+func checkSlots(name string, keys []string) error {
+	for _, k := range keys[1:] {
+		if Slot(k) != Slot(keys[0]) {
+			return fmt.Errorf("the name %q cannot be used in a Redis Cluster: "+
+				"its braces do not make a hash tag, so that %q and %q lie in different slots", name, keys[0], k)
+		}
+	}
+	return nil
+}

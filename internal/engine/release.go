@@ -1,0 +1,322 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/watchdog"
+)
+
+// returnBound is how long one request to give back may take. Its script refuses
+// to act later than that, so that it cannot meet a later hold of its holder.
+const returnBound = time.Second
+
+// Unlock gives one hold back. It goes on although ctx is cancelled, for at most
+// the unlock timeout.
+func (h *Hold) Unlock(ctx context.Context) error {
+	e, ent := h.entry.engine, h.entry
+	if !e.gate.enter() {
+		return h.closedErr("unlock")
+	}
+	defer e.gate.leave()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.UnlockTimeout)
+	defer cancel()
+	if err := ent.lockOps(ctx); err != nil {
+		return e.Wrap("unlock", h.spec, err)
+	}
+	target, trusted, err := h.giveUp()
+	if err != nil {
+		ent.unlockOps()
+		return e.Wrap("unlock", h.spec, err)
+	}
+	err = h.giveBack(cleanup{ctx, true}, target, trusted)
+	if err == nil {
+		if f := e.cfg.Hooks.Released; f != nil {
+			f(h.spec.Kind, h.spec.Name, time.Since(h.since))
+		}
+	}
+	return e.Wrap("unlock", h.spec, err)
+}
+
+// closedErr is what Unlock returns once the client is closed.
+func (h *Hold) closedErr(op string) error {
+	h.entry.mu.Lock()
+	defer h.entry.mu.Unlock()
+	if h.state == lost {
+		return h.entry.engine.Wrap(op, h.spec, errLost)
+	}
+	return h.entry.engine.Wrap(op, h.spec, ErrClosed)
+}
+
+// giveUp ends h on this side: its Context is done and the watchdog forgets it
+// before Redis hears of it. It returns the hold count to reach in Redis, and
+// whether the hold could be believed in until now. The caller has ops.
+func (h *Hold) giveUp() (target int, trusted bool, err error) {
+	e, ent := h.entry.engine, h.entry
+	ent.mu.Lock()
+	if h.state == unsure && ent.count == h.target {
+		ent.mu.Unlock()
+		return h.target, false, nil // Unlock again after an answer that never came
+	}
+	if err := h.stateErrLocked(); err != nil {
+		ent.mu.Unlock()
+		return 0, false, err
+	}
+	trusted = e.watchdog.Remaining(ent.item) > 0
+	if !trusted {
+		// The window is over and the watchdog has not come to say so.
+		ent.mu.Unlock()
+		ent.gone()
+		return 0, false, errLost
+	}
+	ent.dropLocked(h)
+	ent.count--
+	h.target = ent.count
+	h.endLocked(released, context.Canceled)
+	last := ent.count == 0
+	if last {
+		e.watchdog.Remove(ent.item)
+	} else {
+		e.watchdog.Change(ent.item, watchdog.Window{}, ent.planLocked(time.Now()))
+	}
+	ent.mu.Unlock()
+	if last {
+		ent.leave() // the caller is counted in
+	}
+	return h.target, true, nil
+}
+
+// giveBack tells Redis. It has the entry's ops and sees to it that they are
+// given back when no request of its can have an effect any more.
+func (h *Hold) giveBack(ctx cleanup, target int, trusted bool) error {
+	e, ent, s := h.entry.engine, h.entry, h.spec
+	ret := Return{Holder: ent.field, Count: target, Label: ent.label}
+	if left := time.Until(ent.atLeast); target == 0 && left >= time.Millisecond {
+		// The key lapses by itself, in the name of a holder that nobody is: this
+		// one may ask again and must be refused like anybody else.
+		ret.Linger, ret.LingerAs = left, e.HolderID(NewHolder())+s.Suffix
+	}
+	var last error
+	maybe := !trusted // an earlier request may have been carried out
+	retry := newRetrier(e.cfg.UnlockTimeout)
+	for {
+		v, err := e.returnOnce(ctx, s, &ret)
+		switch {
+		case err == nil && (v == Granted || v == Already), err == nil && v == Gone && maybe:
+			ent.unlockOps()
+			return nil
+		case err == nil && v == Gone:
+			ent.unlockOps()
+			h.markLost()
+			return errLost
+		case err == nil: // late: the server's clock is known now
+			err = errLate
+		}
+		maybe = maybe || Sort(err) == Maybe
+		last = err
+		if Sort(err) == Never || retry.after(ctx, err) != nil {
+			break
+		}
+	}
+	h.markUnsure()
+	if maybe {
+		// The last request may act until its deadline. Nobody waits for that but
+		// a later call of the same holder.
+		time.AfterFunc(returnBound+clockSlack, ent.unlockOps)
+		return inDoubt{last}
+	}
+	ent.unlockOps()
+	return last
+}
+
+// returnOnce sends one request to give back.
+func (e *Engine) returnOnce(ctx cleanup, s *Spec, ret *Return) (Verdict, error) {
+	ret.Deadline = e.deadline(returnBound)
+	if ctx.brief && e.brief != nil {
+		return s.Scripts.Release(ctx, e, ret)
+	}
+	once, cancel := context.WithTimeout(ctx, returnBound)
+	defer cancel()
+	return s.Scripts.Release(cleanup{once, false}, e, ret)
+}
+
+// markLost notes that Redis did not know of h any more when it was given back.
+func (h *Hold) markLost() {
+	e, ent := h.entry.engine, h.entry
+	ent.mu.Lock()
+	h.state = lost
+	if h.gone != nil {
+		close(h.gone)
+	}
+	ent.mu.Unlock()
+	ent.gone() // and the holder's other holds with it
+	e.counters.losses.Add(1)
+	if f := e.cfg.Hooks.Lost; f != nil {
+		f(h.spec.Kind, h.spec.Name, time.Since(h.since))
+	}
+}
+
+// markUnsure notes that h may still stand in Redis, so that Unlock may be tried
+// again.
+func (h *Hold) markUnsure() {
+	h.entry.mu.Lock()
+	h.state = unsure
+	h.entry.mu.Unlock()
+}
+
+// UnlockHolder gives back the latest hold that the holder in ctx has on s.
+func (e *Engine) UnlockHolder(ctx context.Context, s *Spec) error {
+	if n, ok := e.holderIn(ctx, s); ok {
+		if ent := e.find(n, s); ent != nil {
+			defer ent.leave()
+			ent.mu.Lock()
+			var h *Hold
+			if len(ent.holds) > 0 {
+				h = ent.holds[len(ent.holds)-1]
+			}
+			ent.mu.Unlock()
+			if h != nil {
+				return h.Unlock(ctx)
+			}
+		}
+	}
+	select {
+	case <-e.gate.closed:
+		return e.Wrap("unlock", s, ErrClosed)
+	default:
+		return e.Wrap("unlock", s, ErrNotHeld)
+	}
+}
+
+// releasers is how many holds Close gives back at a time.
+const releasers = 16
+
+// releaseAll gives back everything that is held: first every Context ends, then
+// Redis is told, with whatever holds it lingering as long as it must.
+func (e *Engine) releaseAll(ctx context.Context) error {
+	var work []*Hold
+	for _, ent := range e.entries.all() {
+		holds := ent.endAll(nil, closed, ErrClosed)
+		ent.leave()
+		if len(holds) > 0 {
+			work = append(work, holds[len(holds)-1])
+		}
+	}
+	queue := make(chan *Hold)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var errs []error
+	for range min(releasers, len(work)) {
+		wg.Go(func() {
+			for h := range queue {
+				if err := h.entry.lockOps(ctx); err != nil {
+					continue
+				}
+				if err := h.giveBack(cleanup{ctx, true}, 0, true); err != nil && !errors.Is(err, ErrNotHeld) {
+					mu.Lock()
+					errs = append(errs, e.Wrap("close", h.spec, err))
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for _, h := range work {
+		queue <- h
+	}
+	close(queue)
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// undoSteps are the pauses between the tries of an undo; the last one repeats.
+var undoSteps = []time.Duration{50 * time.Millisecond, 200 * time.Millisecond, time.Second}
+
+// undo takes back what a failed claim may have been granted, in the background:
+// the caller has gone. "Nothing to undo" is no proof before the deadline of the
+// claim's requests has passed, because one of them may still be on its way.
+func (e *Engine) undo(c *claim) {
+	e.gate.stay()
+	c.entry.stay()
+	go func() {
+		defer e.gate.leave()
+		defer c.entry.leave()
+		ctx := cleanup{e.gate.late, false}
+		for step := 0; !e.undone(ctx, c); step++ {
+			if !sleep(ctx, undoSteps[min(step, len(undoSteps)-1)]) {
+				return
+			}
+		}
+	}()
+}
+
+// undone makes one try and reports whether no more is needed.
+func (e *Engine) undone(ctx cleanup, c *claim) bool {
+	ent, s := c.entry, c.spec
+	if ent.lockOps(ctx) != nil {
+		return true
+	}
+	past := time.Now().After(c.until)
+	if ent.counted() > c.base {
+		// The holder has come to hold it by another call, and that is what Redis
+		// shows.
+		ent.unlockOps()
+		return past
+	}
+	v, err := e.returnOnce(ctx, s, &Return{Holder: ent.field, Count: c.base})
+	if Sort(err) == Maybe {
+		time.AfterFunc(returnBound+clockSlack, ent.unlockOps)
+	} else {
+		ent.unlockOps()
+	}
+	switch {
+	case err != nil:
+		return Sort(err) == Never || time.Now().After(c.until.Add(c.lease()))
+	case v == Granted:
+		e.counters.undone.Add(1)
+		if f := e.cfg.Hooks.Undone; f != nil {
+			f(s.Kind, s.Name)
+		}
+		return true
+	case v == Late:
+		return false
+	}
+	return past
+}
+
+// sleep waits for d; false when ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// A retrier spaces out requests that fail in passing.
+type retrier struct {
+	until time.Time
+	pause time.Duration
+}
+
+func newRetrier(patience time.Duration) *retrier {
+	return &retrier{until: time.Now().Add(patience), pause: retryFirst}
+}
+
+// after sleeps before the next try, or returns why there is none.
+func (r *retrier) after(ctx context.Context, err error) error {
+	d := r.pause - time.Duration(rand.Int64N(int64(r.pause/2)))
+	if time.Now().Add(d).After(r.until) || !sleep(ctx, d) {
+		if err == nil {
+			err = errLate
+		}
+		return err
+	}
+	r.pause = min(2*r.pause, retryMost)
+	return nil
+}

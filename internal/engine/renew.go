@@ -1,0 +1,94 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/watchdog"
+)
+
+// renew is the watchdog's renew function: one batch, all of one group.
+func (e *Engine) renew(ctx context.Context, _ string, batch []watchdog.Renewal) []watchdog.Result {
+	results := make([]watchdog.Result, len(batch))
+	specs := make([]*Spec, len(batch)) // nil: given back meanwhile
+	asked := make([]Renewal, 0, len(batch))
+	var scripts Scripts
+	for i, r := range batch {
+		s, item := r.Item.Subject.(*entry).renewal(r.Lease)
+		if s != nil {
+			specs[i], scripts = s, s.Scripts
+			asked = append(asked, item)
+		}
+	}
+	if len(asked) == 0 {
+		return results
+	}
+	got, err := e.renewAll(cleanup{ctx, false}, scripts, asked)
+	e.counters.renewals.Add(uint64(len(asked)))
+	for i, s := range specs {
+		if s != nil && len(got) > 0 {
+			results[i], got = got[0], got[1:]
+		}
+	}
+	e.reportRenewals(batch, specs, results, err)
+	return results
+}
+
+// renewAll renews a batch with one script, or where that cannot be, with one
+// script a lock: a slot on the move, or a proxy that only looks like one server.
+func (e *Engine) renewAll(ctx context.Context, s Scripts, batch []Renewal) ([]watchdog.Result, error) {
+	got, err := s.Renew(ctx, e, batch, e.deadline(attempt))
+	if got == nil && err == nil { // too late by the server's clock, which is known now
+		got, err = s.Renew(ctx, e, batch, e.deadline(attempt))
+	}
+	if len(batch) == 1 || (!isCode(err, "TRYAGAIN") && !isCode(err, "CROSSSLOT")) {
+		return got, err
+	}
+	got = make([]watchdog.Result, len(batch))
+	for i := range batch {
+		one, oneErr := e.renewAll(ctx, s, batch[i:i+1])
+		if oneErr != nil {
+			err = oneErr
+		} else if len(one) == 1 {
+			got[i] = one[0]
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return got, err
+}
+
+// renewal returns what to ask for to keep ent; a nil Spec when it was given
+// back.
+func (ent *entry) renewal(lease time.Duration) (*Spec, Renewal) {
+	ent.mu.Lock()
+	defer ent.mu.Unlock()
+	if len(ent.holds) == 0 {
+		return nil, Renewal{}
+	}
+	s := ent.holds[0].spec
+	r := Renewal{Key: s.Key, Holder: ent.field, Lease: lease}
+	for _, h := range ent.holds {
+		if h.cfg.Label != "" {
+			r.Label = h.cfg.Label
+		}
+	}
+	return s, r
+}
+
+func (e *Engine) reportRenewals(batch []watchdog.Renewal, specs []*Spec, results []watchdog.Result, err error) {
+	renewed, failed := e.cfg.Hooks.Renewed, e.cfg.Hooks.RenewFailed
+	if err != nil {
+		e.cfg.Logger.Warn("latchkey: a renewal failed and will be tried again", "locks", len(batch), "err", err)
+	}
+	for i, s := range specs {
+		switch {
+		case s == nil:
+		case results[i] == watchdog.Extended && renewed != nil:
+			renewed(s.Kind, s.Name, batch[i].Late)
+		case results[i] == watchdog.Failed && failed != nil:
+			failed(s.Kind, s.Name, err)
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/wait"
+	"github.com/latchkey-go/latchkey/internal/watchdog"
+)
+
+// A Spec is what the acquire path must know of one lock. A primitive makes it
+// once, in its constructor, and it never changes.
+type Spec struct {
+	Kind string // of primitive, for errors and observers: "rlock"
+	Name string // as the user gave it
+	Key  string // the main key
+	// Scope is what a Hold's Context speaks for: locks of one scope share the
+	// holder.
+	Scope string
+	// Line is the line in which waiters of this process stand. Locks that wait
+	// for the same thing in the same way share it.
+	Line string
+	// Channel is the Redis channel of wake-ups, empty when nobody publishes.
+	Channel string
+	// Suffix is what follows the holder in the field of the hash.
+	Suffix string
+	// Poll is how to wait where there are no wake-ups.
+	Poll wait.Backoff
+	// NonReentrant refuses an acquire by the present holder.
+	NonReentrant bool
+	// Keys are all keys that one of the scripts may name together.
+	Keys []string
+	// Scripts know the order of KEYS and ARGV.
+	Scripts Scripts
+
+	group string // what may be renewed together
+	err   error  // why the lock cannot be used on this server
+}
+
+// Scripts run the scripts of one kind of lock. Each may be run twice with the
+// same arguments without doing more than once.
+type Scripts interface {
+	Acquire(ctx context.Context, e *Engine, r *Request) (Grant, error)
+	// Release answers Granted, Already, Gone or Late.
+	Release(ctx context.Context, e *Engine, r *Return) (Verdict, error)
+	// Renew extends the leases of locks of this kind, all in one hash slot in
+	// a cluster. A nil slice with a nil error: too late.
+	Renew(ctx context.Context, e *Engine, batch []Renewal, d Deadline) ([]watchdog.Result, error)
+	// RenewKind names the script that Renew runs; locks of one kind may be
+	// renewed together.
+	RenewKind() string
+}
+
+// A Request asks for a hold count.
+type Request struct {
+	Holder   string // the field of the hash
+	Count    int    // to reach
+	Lease    time.Duration
+	Label    string
+	Deadline Deadline
+}
+
+// A Grant is the answer to a Request.
+type Grant struct {
+	Verdict Verdict
+	Left    time.Duration // of the present lease; 0 when unknown
+	Token   int64
+}
+
+// A Verdict is what a script said.
+type Verdict int
+
+// What scripts say.
+const (
+	Refused Verdict = iota // somebody else has it
+	Granted                // done as asked
+	Already                // it was so before
+	Gone                   // the holder does not have what the request builds on
+	Late                   // the deadline had passed; nothing was changed
+)
+
+// A Return asks for a lower hold count.
+type Return struct {
+	Holder   string
+	Count    int // to reach
+	Label    string
+	Linger   time.Duration // at 0: stay closed for that long, in the name of
+	LingerAs string        // this holder
+	Deadline Deadline
+}
+
+// A Renewal is one lock of a batch.
+type Renewal struct {
+	Key    string
+	Holder string
+	Label  string
+	Lease  time.Duration
+}
+
+// Prepare fills in what follows from the rest of s. Constructors call it once.
+func (e *Engine) Prepare(s *Spec) *Spec {
+	s.group = s.Scripts.RenewKind()
+	if e.cluster {
+		s.group = fmt.Sprint(s.group, " ", Slot(s.Key))
+		s.err = checkSlots(s.Name, s.Keys)
+	}
+	if e.ring {
+		s.err = both{ErrUnsupported, errRing}
+	}
+	return s
+}
+
+var errRing = errors.New("a redis.Ring spreads keys over servers that know nothing of each other; use a ClusterClient")
+
+// LockConfig is what the options of one acquire come to.
+type LockConfig struct {
+	Lease   time.Duration // 0: renewed by the watchdog
+	Waits   bool          // Wait is set
+	Wait    time.Duration
+	MaxHold time.Duration
+	AtLeast time.Duration
+	Label   string
+
+	Err error // the first option that made no sense
+}
+
+// A LockOption changes a LockConfig. It is sealed: only this module makes them.
+type LockOption interface{ apply(*LockConfig) }
+
+// LockOptionFunc is a LockOption.
+type LockOptionFunc func(*LockConfig)
+
+func (f LockOptionFunc) apply(c *LockConfig) { f(c) }
+
+// NewLockConfig applies opts.
+func NewLockConfig[O LockOption](opts []O) LockConfig {
+	var c LockConfig
+	for _, o := range opts {
+		o.apply(&c)
+	}
+	return c
+}
+
+// maxLease is the longest lease that is accepted.
+const maxLease = 10 * 365 * 24 * time.Hour
+
+// CheckLease returns an error that says what is wrong with a lease or another
+// time that Redis keeps, or nil. what names it.
+func CheckLease(what string, d time.Duration) error {
+	switch {
+	case d <= 0:
+		return fmt.Errorf("%s of %v: must be positive", what, d)
+	case d < time.Millisecond:
+		return fmt.Errorf("%s of %v: Redis counts in milliseconds, the least is 1ms", what, d)
+	case d > maxLease:
+		return fmt.Errorf("%s of %v: the most is %v", what, d, maxLease)
+	}
+	return nil
+}
+
+// maxLabel is the longest label that is accepted, in bytes.
+const maxLabel = 1024
+
+// check returns an error that says what is wrong with c, or nil.
+func (c *LockConfig) check() error {
+	switch {
+	case c.Err != nil:
+		return c.Err
+	case c.AtLeast > 0 && c.Lease > 0 && c.AtLeast > c.Lease:
+		return fmt.Errorf("HoldAtLeast of %v is longer than the lease of %v", c.AtLeast, c.Lease)
+	case c.AtLeast > 0 && c.MaxHold > 0 && c.AtLeast > c.MaxHold:
+		return fmt.Errorf("HoldAtLeast of %v is longer than MaxHold of %v", c.AtLeast, c.MaxHold)
+	case c.Lease > 0 && c.MaxHold > 0:
+		return errors.New("MaxHold bounds the watchdog, and a fixed Lease has none: use one of them")
+	case len(c.Label) > maxLabel:
+		return fmt.Errorf("the label has %d bytes, the most is %d", len(c.Label), maxLabel)
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package redistest
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+)
+
+// Env is an in-memory Redis with its clients, inside a bubble of fake time.
+// Between each client and the server is a [Proxy], so all its faults can be
+// had at exact moments.
+type Env struct {
+	Redis *redis.Client        // the first client
+	Mini  *miniredis.Miniredis // the server, whose clock is the bubble's
+
+	t        *testing.T
+	mu       sync.Mutex
+	muted    bool // no network for new clients
+	links    map[*redis.Client]*Proxy
+	watch    atomic.Pointer[func([]string)]
+	watching sync.Mutex // held during a call of watch
+}
+
+// Bubble runs f in a synctest bubble, with a Redis in it. Time there is fake:
+// it moves on as soon as all goroutines are waiting, TTLs and TIME with it, so
+// that hours pass in milliseconds and durations can be compared with ==. When
+// f and its cleanups have returned, clients and server are closed; a goroutine
+// that is still around then fails the test.
+//
+// As in any bubble, f must not call t.Run or t.Parallel, nor use sockets or
+// goroutines from outside. The server is miniredis: it has no sharded pub/sub,
+// and what is proven there about a script must be proven again on the real one.
+func Bubble(t *testing.T, f func(t *testing.T, env *Env)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		e := &Env{t: t, Mini: miniredis.NewMiniRedis(), links: map[*redis.Client]*Proxy{}}
+		e.Mini.ClockTTL(true)
+		t.Cleanup(func() { // after the cleanups of f
+			for c, p := range e.links {
+				_ = c.Close()
+				p.close()
+			}
+			e.Mini.Close()
+		})
+		e.Redis = e.Client()
+		f(t, e)
+	})
+}
+
+// Client returns another client of the same server, over connections of its
+// own. It has go-redis's default options, changed by opts, and is closed at
+// the end of the bubble; closing it earlier does no harm.
+func (e *Env) Client(opts ...func(*redis.Options)) *redis.Client {
+	p := newProxy(func() (net.Conn, error) { return e.Mini.Dial() })
+	p.watch = func(args []string) {
+		if f := e.watch.Load(); f != nil {
+			e.watching.Lock()
+			defer e.watching.Unlock()
+			(*f)(args)
+		}
+	}
+	o := &redis.Options{
+		// Never dialed. But a name instead of an IP address would be looked up,
+		// by goroutines outside the bubble.
+		Addr: "127.0.0.1:6379",
+		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			client, server := net.Pipe()
+			p.serve(server)
+			return client, nil
+		},
+	}
+	for _, f := range opts {
+		f(o)
+	}
+	c := redis.NewClient(o)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p.Mute(e.muted)
+	e.links[c] = p
+	return c
+}
+
+// Link returns the proxy between a client and the server, to inject faults. It
+// has no sockets: LoseRST and LoseFIN both look like an orderly close (io.EOF).
+func (e *Env) Link(c *redis.Client) *Proxy {
+	e.t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p := e.links[c]
+	if p == nil {
+		e.t.Fatal("redistest: not a client of this bubble")
+	}
+	return p
+}
+
+// Partition cuts the given clients off from the server, or all of them, future
+// ones included, if none is given. They see silence, never an error: what is
+// sent is discarded, in both directions, and no connection ends.
+func (e *Env) Partition(clients ...*redis.Client) { e.setMuted(true, clients) }
+
+// Heal ends the partition for the given clients, or for all. Connections that
+// were not given up meanwhile work again; what was discarded never comes.
+func (e *Env) Heal(clients ...*redis.Client) { e.setMuted(false, clients) }
+
+func (e *Env) setMuted(on bool, clients []*redis.Client) {
+	for _, c := range clients {
+		e.Link(c).Mute(on)
+	}
+	if len(clients) > 0 {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.muted = on
+	for _, p := range e.links {
+		p.Mute(on)
+	}
+}
+
+// OnCommand sets a function that sees each command any client of the bubble
+// sends, before the server does, except for those lost in a partition; nil
+// ends that. Calls are never concurrent, and f must not block. To decide what happens to a command, use [Env.Link] and
+// [Proxy.OnCommand].
+func (e *Env) OnCommand(f func(args []string)) {
+	if f == nil {
+		e.watch.Store(nil)
+		return
+	}
+	e.watch.Store(&f)
+}
+
+// Commands returns how many commands called name (case does not matter) all
+// clients together have sent. With "" it is the number of all commands except
+// connection set-up. A pipeline counts with each of its commands, and nothing
+// is counted of what scripts call.
+func (e *Env) Commands(name string) int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var n int64
+	for _, p := range e.links {
+		n += p.Commands(name)
+	}
+	return n
+}
+
+// Advance lets d pass, and then waits until every other goroutine in the
+// bubble is blocked. So what was due at that very moment has happened too.
+func (e *Env) Advance(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}

@@ -1,0 +1,310 @@
+package redistest
+
+import (
+	"bufio"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// link is one connection through a [Proxy]. Three goroutines work on it:
+// commands reads from the client, replies from the server, and deliver writes
+// to the client, so that a reply can be late while others arrive behind it.
+type link struct {
+	p    *Proxy
+	c    net.Conn // client
+	out  chan delivery
+	gone atomic.Bool // the client side is closed
+
+	mu      sync.Mutex
+	u       net.Conn // server; nil before it is dialed
+	queue   []pending
+	subs    [3]map[string]bool // channels, patterns, shard channels, as commanded
+	confirm [2]int             // channels and patterns, shard channels, as confirmed
+}
+
+// pending is what a command still has to be answered with.
+type pending struct {
+	order
+	kind   string // of the confirmations awaited; "" for an ordinary reply
+	left   int    // number of them
+	silent bool   // the first run of Twice
+	begun  bool   // a confirmation has arrived
+}
+
+// delivery is something for the client.
+type delivery struct {
+	order
+	raw []byte
+	due time.Time
+}
+
+func (l *link) run() {
+	p := l.p
+	defer func() {
+		l.closeAll()
+		p.mu.Lock()
+		delete(p.links, l)
+		p.mu.Unlock()
+	}()
+	u, err := p.dial()
+	if err != nil {
+		p.mute.wait(p.done)
+		l.reset()
+		return
+	}
+	l.mu.Lock()
+	l.u = u
+	l.mu.Unlock()
+	select {
+	case <-p.done: // closed while we were dialing
+		return
+	default:
+	}
+	var wg sync.WaitGroup
+	wg.Go(l.commands)
+	wg.Go(l.replies)
+	wg.Go(l.deliver)
+	wg.Wait()
+}
+
+// commands forwards what the client sends.
+func (l *link) commands() {
+	p := l.p
+	defer func() { // the server must not see the end through a black hole
+		if p.stall.wait(p.done) && p.mute.wait(p.done) {
+			endWrites(l.u)
+		}
+	}()
+	r := bufio.NewReader(l.c)
+	for {
+		raw, args, err := readCommand(r)
+		if err != nil {
+			l.shut()
+			return
+		}
+		if len(args) == 0 {
+			continue
+		}
+		if !p.stall.wait(p.done) {
+			return
+		}
+		if p.mute.shut() {
+			continue
+		}
+		o := p.judge(args)
+		switch o.act {
+		case RefuseRST:
+			p.acts[RefuseRST].Add(1)
+			l.reset()
+			return
+		case Drop:
+			p.acts[Drop].Add(1)
+			continue
+		case Late:
+			p.acts[Late].Add(1)
+			if !o.wait(p.done) {
+				return
+			}
+			o.act = Pass
+		case Twice:
+			l.expect(args, o, true)
+			raw = append(raw[:len(raw):len(raw)], raw...)
+		}
+		l.expect(args, o, false)
+		if _, err := l.u.Write(raw); err != nil {
+			return // replies notices as well
+		}
+	}
+}
+
+// replies reads what the server sends and finds out which command it answers.
+func (l *link) replies() {
+	defer close(l.out)
+	r := bufio.NewReader(l.u)
+	for {
+		m, err := readMessage(r)
+		if err != nil {
+			return
+		}
+		d, ok := l.match(m)
+		if !ok || l.p.mute.shut() {
+			continue
+		}
+		select {
+		case l.out <- d:
+		case <-l.p.done:
+			return
+		}
+	}
+}
+
+// deliver hands the client what it is meant to get.
+func (l *link) deliver() {
+	p := l.p
+	for d := range l.out {
+		if wait := time.Until(d.due); wait > 0 {
+			select {
+			case <-time.After(wait):
+			case <-p.done:
+			}
+		}
+		if d.act == Hold {
+			d.wait(p.done)
+		}
+		p.stall.wait(p.done)
+		if p.mute.shut() || l.gone.Load() {
+			continue
+		}
+		switch d.act {
+		case LoseRST:
+			l.reset()
+		case LoseFIN:
+			l.shut()
+		case Swallow:
+		default:
+			_, _ = l.c.Write(d.raw) // a client that is gone is noticed by commands
+		}
+	}
+	// The server has ended the connection; not visible through a black hole.
+	if p.stall.wait(p.done) && p.mute.wait(p.done) {
+		l.shut()
+	}
+}
+
+// expect notes what the server will answer to a command.
+func (l *link) expect(args []string, o order, silent bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := pending{order: o, silent: silent}
+	kind := strings.ToLower(args[0])
+	if i := family(kind); i >= 0 {
+		if l.subs[i] == nil {
+			l.subs[i] = map[string]bool{}
+		}
+		e.kind, e.left = kind, max(1, len(args)-1)
+		off := strings.Contains(kind, "unsub")
+		if off && len(args) == 1 { // all there are, or one if there are none
+			e.left = max(1, len(l.subs[i]))
+			clear(l.subs[i])
+		}
+		for _, channel := range args[1:] {
+			if off {
+				delete(l.subs[i], channel)
+			} else {
+				l.subs[i][channel] = true
+			}
+		}
+	}
+	l.queue = append(l.queue, e)
+}
+
+// family says which kind of subscription a command or confirmation is about,
+// -1 if none.
+func family(kind string) int {
+	switch kind {
+	case "subscribe", "unsubscribe":
+		return 0
+	case "psubscribe", "punsubscribe":
+		return 1
+	case "ssubscribe", "sunsubscribe":
+		return 2
+	}
+	return -1
+}
+
+// match finds what a value from the server belongs to, and what to do with it.
+func (l *link) match(m message) (delivery, bool) {
+	d := delivery{raw: m.raw, due: time.Now().Add(time.Duration(l.p.delay.Load()))}
+	push, pubsub := l.classify(m)
+	if pubsub && !l.p.mute.shut() && !l.p.wanted(m.flat) {
+		d.act = Swallow
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.queue) == 0 {
+		return d, true
+	}
+	head := &l.queue[0]
+	if push && (head.kind == "" || head.kind != m.flat[0]) {
+		return d, true // answers no command
+	}
+	e := *head
+	head.begun = true
+	if head.left--; !push || head.left <= 0 { // an error answers for all channels
+		l.queue = l.queue[1:]
+	}
+	if e.silent {
+		return d, false
+	}
+	if !e.begun && !l.p.mute.shut() {
+		l.p.acts[e.act].Add(1)
+	}
+	if d.act != Swallow {
+		d.order = e.order
+	}
+	return d, true
+}
+
+// classify tells a push, which may come at any time, from an ordinary reply,
+// and whether it is one of pub/sub. Under RESP2 a push is an array like any
+// other, but can only come while there are subscriptions, and then ordinary
+// replies are not arrays but for PONG.
+func (l *link) classify(m message) (push, pubsub bool) {
+	if m.kind != '>' && m.kind != '*' || len(m.flat) == 0 {
+		return m.kind == '>', false
+	}
+	kind := m.flat[0]
+	fam := family(kind)
+	pubsub = fam >= 0 || kind == "message" || kind == "pmessage" || kind == "smessage"
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	awaited := len(l.queue) > 0 && l.queue[0].kind == kind && kind != ""
+	if m.kind == '*' {
+		pubsub = pubsub && (awaited || l.confirm[0]+l.confirm[1] > 0)
+	}
+	if pubsub && fam >= 0 && len(m.flat) == 3 {
+		n, _ := strconv.Atoi(m.flat[2])
+		l.confirm[fam/2] = n
+	}
+	return m.kind == '>' || pubsub, pubsub
+}
+
+// shut closes the client side, in an orderly way unless reset has been called,
+// and says whether it was open.
+func (l *link) shut() bool {
+	first := l.gone.CompareAndSwap(false, true)
+	_ = l.c.Close()
+	return first
+}
+
+// reset closes the client side with an RST.
+func (l *link) reset() bool {
+	if c, ok := l.c.(*net.TCPConn); ok {
+		_ = c.SetLinger(0)
+	}
+	return l.shut()
+}
+
+// closeAll closes both sides.
+func (l *link) closeAll() {
+	l.shut()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.u != nil {
+		_ = l.u.Close()
+	}
+}
+
+// endWrites tells the server that no more commands come. What it has been sent
+// it still runs; a full close could throw that away.
+func endWrites(u net.Conn) {
+	if c, ok := u.(interface{ CloseWrite() error }); ok {
+		_ = c.CloseWrite()
+		return
+	}
+	_ = u.Close()
+}

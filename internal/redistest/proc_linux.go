@@ -1,0 +1,16 @@
+package redistest
+
+import (
+	"os"
+	"syscall"
+)
+
+// childAttr makes the kernel kill a child when the thread that started it
+// ends, which startProcesses keeps from happening before the process ends.
+func childAttr() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+}
+
+func suspend(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
+
+func resume(p *os.Process) error { return p.Signal(syscall.SIGCONT) }

@@ -1,0 +1,196 @@
+package redistest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// busOffset is the distance Redis keeps between the port for clients and the
+// one of the cluster bus.
+const busOffset = 10000
+
+// Ports are drawn from [portBase, portBase+portCount), and the bus ports from
+// the range right above. Both are below the ephemeral range of the usual
+// systems, so no outgoing connection can sit on a port that is about to be
+// bound, or bound again by [Server.Restart].
+const (
+	portBase  = 10240
+	portCount = busOffset
+)
+
+// LeakOptions returns what goleak.VerifyTestMain has to be told in a package
+// whose tests start servers: to ignore the one goroutine which lives as long
+// as the process, because the kernel ties the servers' lives to its thread.
+// Everything else the harness starts is gone when the tests are.
+func LeakOptions() []goleak.Option {
+	return []goleak.Option{
+		goleak.IgnoreAnyFunction("github.com/latchkey-go/latchkey/internal/redistest.startProcesses"),
+	}
+}
+
+type startRequest struct {
+	cmd *exec.Cmd
+	err chan error
+}
+
+var (
+	startOnce     sync.Once
+	startRequests = make(chan startRequest)
+)
+
+// startProcesses starts all children of this process on one thread, which it
+// holds for good: on Linux the parent-death signal is sent at the end of the
+// thread that forked, not of the process, and the Go runtime ends threads as
+// it likes.
+func startProcesses() {
+	runtime.LockOSThread()
+	for r := range startRequests {
+		r.err <- r.cmd.Start()
+	}
+}
+
+// process is one run of redis-server.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has been reaped
+}
+
+// startProcess runs redis-server with its output appended to log.
+func startProcess(path, dir, log string, args []string) (*process, error) {
+	out, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	cmd := exec.Command(path, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out
+	cmd.SysProcAttr = childAttr()
+
+	startOnce.Do(func() { go startProcesses() })
+	r := startRequest{cmd, make(chan error, 1)}
+	startRequests <- r
+	if err := <-r.err; err != nil {
+		return nil, err
+	}
+	p := &process{cmd: cmd, done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		_ = cmd.Wait() // how it ended is no secret: we killed it, or its log tells
+	}()
+	return p, nil
+}
+
+func (p *process) exited() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// kill ends the process without a chance to say good-bye, and waits for that.
+func (p *process) kill() {
+	_ = resume(p.cmd.Process)
+	_ = p.cmd.Process.Kill()
+	<-p.done
+}
+
+// ports has the ports in use by this process's servers. A killed server keeps
+// its port, since it may come back.
+var ports = struct {
+	sync.Mutex
+	taken map[int]bool
+}{taken: map[int]bool{}}
+
+// takePort draws a port which is free together with its bus port. Another
+// process may still grab it before the server does: the caller tries again.
+func takePort() (int, error) {
+	ports.Lock()
+	defer ports.Unlock()
+	for range 200 {
+		port := portBase + rand.IntN(portCount)
+		if !ports.taken[port] && bindable(port) && bindable(port+busOffset) {
+			ports.taken[port] = true
+			return port, nil
+		}
+	}
+	return 0, fmt.Errorf("no free port in %d..%d", portBase, portBase+portCount-1)
+}
+
+func returnPort(port int) {
+	ports.Lock()
+	defer ports.Unlock()
+	delete(ports.taken, port)
+}
+
+func bindable(port int) bool {
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return false
+	}
+	return l.Close() == nil
+}
+
+// Find returns the path of redis-server: $REDIS_SERVER when it is set, else
+// what $PATH has.
+func Find() (string, bool) {
+	name := os.Getenv("REDIS_SERVER")
+	if name == "" {
+		name = "redis-server"
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", false
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return "", false
+	}
+	return path, true
+}
+
+// need returns the path of redis-server, or ends the test: skipped on a
+// developer's machine, failed where a skipped test would go unseen.
+func need(t testing.TB) string {
+	t.Helper()
+	path, ok := Find()
+	if ok {
+		return path
+	}
+	const missing = "redis-server not found: install it, or set REDIS_SERVER to its path"
+	if os.Getenv("CI") != "" || os.Getenv("REQUIRE_REDIS") == "1" {
+		t.Fatal(missing)
+	}
+	t.Skip(missing)
+	return ""
+}
+
+// Until polls cond and returns once it holds. It fails the test when that has
+// not happened after ten seconds. Not for use inside a [Bubble], where time
+// only moves when everything is idle: call synctest.Wait there.
+func Until(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	if !poll(10*time.Second, cond) {
+		t.Fatalf("redistest: still waiting for %s after 10s", what)
+	}
+}
+
+func poll(limit time.Duration, cond func() bool) bool {
+	for end := time.Now().Add(limit); !cond(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
+}

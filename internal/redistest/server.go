@@ -1,0 +1,258 @@
+// Package redistest runs Redis for the tests of this module: real servers and
+// clusters that can be killed and frozen, a proxy that loses chosen replies,
+// and a bubble of fake time around an in-memory server.
+//
+// Only _test.go files import it.
+package redistest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Server is a redis-server process of its own, listening on the loopback
+// interface. Its methods may be called from several goroutines.
+type Server struct {
+	Addr string // host:port, the same over restarts
+	Dir  string // working directory, removed at the end of the test
+
+	path string
+	port int
+	args []string
+
+	mu      sync.Mutex
+	proc    *process
+	ctl     *wire     // for the harness's own commands; nil until needed
+	own     *sync.Map // addresses ctl has had in this run
+	counter *Monitor  // behind Commands; nil until needed
+	counted int64     // by counters of earlier runs
+}
+
+// Start runs redis-server on a free port and returns when it answers. It has
+// no persistence, and no password; args are appended to its command line, as
+// in Start(t, "--appendonly", "yes"), and override the defaults. The server is
+// killed at the end of the test, and on Linux also when the test process dies.
+//
+// Without redis-server the test is skipped, or fails if $CI is set or
+// $REQUIRE_REDIS is 1.
+func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	s := &Server{path: need(t), Dir: t.TempDir(), args: args}
+	t.Cleanup(s.Kill)
+	for range 20 {
+		port, err := takePort()
+		if err != nil {
+			t.Fatalf("redistest: %v", err)
+		}
+		s.port, s.Addr = port, net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		retry, err := s.launch(nil)
+		if err == nil {
+			t.Cleanup(func() { returnPort(port) })
+			return s
+		}
+		returnPort(port)
+		if !retry {
+			t.Fatalf("redistest: %v", err)
+		}
+	}
+	t.Fatalf("redistest: redis-server lost the race for its port 20 times")
+	return nil
+}
+
+// launch starts the process and waits until it answers. With an error comes
+// whether the port was taken.
+func (s *Server) launch(extra []string) (retry bool, err error) {
+	args := []string{
+		"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--protected-mode", "no",
+		"--daemonize", "no", "--dir", s.Dir, "--save", "", "--appendonly", "no",
+		"--repl-diskless-sync-delay", "0", // else a replica waits for five seconds
+	}
+	args = append(append(args, s.args...), extra...)
+	log := filepath.Join(s.Dir, "redis.log")
+	before := len(s.Log())
+	p, err := startProcess(s.path, s.Dir, log, args)
+	if err != nil {
+		return false, err
+	}
+	s.mu.Lock()
+	s.proc, s.own = p, &sync.Map{}
+	s.mu.Unlock()
+	up := poll(10*time.Second, func() bool { return p.exited() || s.answers(p) })
+	if up && !p.exited() {
+		return false, nil
+	}
+	p.kill()
+	text := s.Log()[before:]
+	return strings.Contains(text, "Address already in use"), fmt.Errorf("redis-server did not start:\n%s", text)
+}
+
+// answers says whether it is this process that answers on the port, and not
+// one that was faster to bind it.
+func (s *Server) answers(p *process) bool {
+	w, err := dialWire(s.Addr)
+	if err != nil {
+		return false
+	}
+	defer w.Close()
+	info, err := w.do("INFO", "server")
+	if err != nil || infoField(info[0], "process_id") != strconv.Itoa(p.cmd.Process.Pid) {
+		return false
+	}
+	_, err = w.do("PING")
+	return err == nil
+}
+
+// Log returns what the server has written to its log, over all its runs.
+func (s *Server) Log() string {
+	b, _ := os.ReadFile(filepath.Join(s.Dir, "redis.log"))
+	return string(b)
+}
+
+// Client returns a new client of the server with go-redis's default options,
+// changed by opts. It is closed at the end of the test.
+func (s *Server) Client(t testing.TB, opts ...func(*redis.Options)) *redis.Client {
+	t.Helper()
+	o := &redis.Options{Addr: s.Addr}
+	for _, f := range opts {
+		f(o)
+	}
+	c := redis.NewClient(o)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// Do runs a command on a connection of the harness's own, which [Server.Commands]
+// and [Monitor] leave out, and returns the scalars in the reply, depth first.
+// An error reply fails the test.
+func (s *Server) Do(t testing.TB, args ...string) []string {
+	t.Helper()
+	reply, err := s.do(args...)
+	if err != nil {
+		t.Fatalf("redistest: %s: %v", strings.Join(args, " "), err)
+	}
+	return reply
+}
+
+func (s *Server) do(args ...string) ([]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctl == nil {
+		w, err := dialWire(s.Addr)
+		if err != nil {
+			return nil, err
+		}
+		s.ctl = w
+		s.own.Store(w.LocalAddr().String(), true)
+	}
+	reply, err := s.ctl.do(args...)
+	var refused errReply
+	if err != nil && !errors.As(err, &refused) { // out of step from here on
+		_ = s.ctl.Close()
+		s.ctl = nil
+	}
+	return reply, err
+}
+
+// Pid returns the process id of the running server, or of the last one.
+func (s *Server) Pid() int { return s.process().cmd.Process.Pid }
+
+func (s *Server) process() *process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.proc
+}
+
+// Kill ends the server like a power cut, and waits until it is gone. Its port
+// stays reserved for [Server.Restart]. A server that is dead already, or
+// frozen, may be killed too.
+func (s *Server) Kill() {
+	s.mu.Lock()
+	p, ctl, counter := s.proc, s.ctl, s.counter
+	s.ctl, s.counter = nil, nil
+	s.mu.Unlock()
+	if counter != nil {
+		counter.Stop()
+		s.mu.Lock()
+		s.counted += counter.count()
+		s.mu.Unlock()
+	}
+	if ctl != nil {
+		_ = ctl.Close()
+	}
+	if p != nil {
+		p.kill()
+	}
+}
+
+// Restart starts the server again on the same port and with the same
+// arguments, args appended; it kills the server first if it is alive. It comes
+// back empty, scripts included, unless persistence was asked for.
+func (s *Server) Restart(t testing.TB, args ...string) {
+	t.Helper()
+	s.Kill()
+	var retry bool
+	var err error
+	poll(10*time.Second, func() bool {
+		retry, err = s.launch(args)
+		return !retry
+	})
+	if err != nil {
+		t.Fatalf("redistest: %v", err)
+	}
+}
+
+// Freeze suspends the server, like a long fork or a paused virtual machine:
+// connections stay open, and the kernel accepts new ones, but nothing is
+// answered. Time goes on: a key whose TTL passes meanwhile is gone when the
+// server goes on.
+func (s *Server) Freeze() {
+	if err := suspend(s.process().cmd.Process); err != nil {
+		panic(fmt.Sprintf("redistest: freeze: %v", err))
+	}
+}
+
+// Thaw lets a frozen server go on. It then runs the commands it was sent in
+// the meantime, even those whose senders have given up.
+func (s *Server) Thaw() {
+	if err := resume(s.process().cmd.Process); err != nil {
+		panic(fmt.Sprintf("redistest: thaw: %v", err))
+	}
+}
+
+// StartReplica runs a replica of another server, and returns when it has
+// synchronized. Its clients may only read.
+func StartReplica(t testing.TB, of *Server) *Server {
+	t.Helper()
+	s := Start(t, "--replicaof", "127.0.0.1", strconv.Itoa(of.port))
+	Until(t, "the replica to synchronize", func() bool {
+		return infoField(s.Do(t, "INFO", "replication")[0], "master_link_status") == "up"
+	})
+	return s
+}
+
+// FlushAll empties the server, its script cache included.
+func (s *Server) FlushAll(t testing.TB) {
+	t.Helper()
+	s.Do(t, "FLUSHALL")
+	s.Do(t, "SCRIPT", "FLUSH")
+}
+
+// infoField returns the value of one line of an INFO text, "" if it has none.
+func infoField(info, name string) string {
+	for line := range strings.Lines(info) {
+		if v, ok := strings.CutPrefix(line, name+":"); ok {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,252 @@
+package wait
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+)
+
+// ErrOver is returned by Until when Policy.Over fired.
+var ErrOver = errors.New("wait: time is up")
+
+// ErrInterrupted is returned by Until when Policy.Interrupt fired.
+var ErrInterrupted = errors.New("wait: interrupted")
+
+// A Claim is one caller's attempt to get something.
+type Claim interface {
+	// Try asks once. It undoes by itself whatever an attempt may have left
+	// behind when it returns an error.
+	Try(ctx context.Context) (Answer, error)
+}
+
+// An Answer is what a Claim was told.
+type Answer struct {
+	// Granted says that the caller has it.
+	Granted bool
+	// After is, on a refusal, the longest sleep that can still be right (what is
+	// left of the present lease), and on a grant the lease given. 0: unknown.
+	After time.Duration
+	// Again is set on a refusal that says nothing about the thing itself (a
+	// server that is loading, a lost reply): ask again after that long, whatever
+	// the hints say.
+	Again time.Duration
+}
+
+// Hints are wake-ups for one thing. A hint may be late, merged with another, or
+// missing.
+type Hints interface {
+	// C has a hint in it when there was one since the last receive. The first
+	// comes when the hints have begun to flow.
+	C() <-chan struct{}
+	// Live says whether hints flow.
+	Live() bool
+	// Dead says that no hint will ever come, so that one must poll.
+	Dead() bool
+	// Close ends the hints.
+	Close()
+}
+
+// A Backoff is a series of growing sleeps.
+type Backoff struct {
+	Initial    time.Duration
+	Max        time.Duration
+	Multiplier float64
+}
+
+// next returns the sleep that follows d; the first follows 0. Up to a quarter
+// is taken off at random so that pollers do not march in step.
+func (b Backoff) next(d time.Duration) (sleep, base time.Duration) {
+	if d == 0 {
+		d = b.Initial
+	} else {
+		d = min(b.Max, time.Duration(float64(d)*b.Multiplier))
+	}
+	return jitter(d), d
+}
+
+// jitter takes off up to a quarter of d.
+func jitter(d time.Duration) time.Duration {
+	return d - time.Duration(rand.Int64N(int64(d/4)+1))
+}
+
+// A Policy is how to wait.
+type Policy struct {
+	// Listen opens the hints; nil to wait by polling alone.
+	Listen func() Hints
+	// Poll is the back-off between tries when there are no hints.
+	Poll Backoff
+	// Recheck is the longest sleep, whatever the hints say.
+	Recheck time.Duration
+	// Unconfirmed is the longest sleep while the hints do not flow yet.
+	Unconfirmed time.Duration
+	// Exclusive is set when a grant to the head means that the next one cannot
+	// be granted before a hint.
+	Exclusive bool
+	// Over ends the wait with ErrOver; nil for never.
+	Over <-chan time.Time
+	// Interrupt ends the wait with ErrInterrupted; nil for never.
+	Interrupt <-chan struct{}
+	// Closed ends the wait with ClosedErr.
+	Closed    <-chan struct{}
+	ClosedErr error
+	// Slept is called once, before the first sleep.
+	Slept func()
+	// Missed is called when a recheck found what a hint should have told.
+	Missed func()
+}
+
+// slack is added to the rest of a lease before asking again, so that a key that
+// expires with the millisecond is really gone.
+const slack = 2 * time.Millisecond
+
+// Until stands in line for key and calls c.Try until it is granted, it fails,
+// or the wait ends. On a nil error the claim was granted.
+//
+// It asks once before listening, so that what is free costs one round trip and
+// no subscription. Then it listens, asks again once hints flow (a release in
+// between is seen by that), and sleeps until a hint, the end of the present
+// lease, the recheck, or the end of the wait.
+func (ls *Lines) Until(ctx context.Context, key string, c Claim, p *Policy) (err error) {
+	pl := ls.join(key)
+	w := waiter{lines: ls, place: pl, policy: p}
+	var lease time.Duration
+	defer func() {
+		w.stop()
+		ls.leave(pl, turn{asleep: err == nil && p.Exclusive, after: lease})
+	}()
+
+	t, err := w.await(ctx)
+	if err != nil {
+		return err
+	}
+	ans := Answer{After: t.after}
+	for {
+		if !t.asleep {
+			ans, err = c.Try(ctx)
+			if err != nil {
+				return err
+			}
+			if ans.Granted {
+				lease = ans.After
+				if w.timedOut && p.Missed != nil {
+					p.Missed()
+				}
+				return nil
+			}
+		}
+		t.asleep = false
+		if err := w.sleep(ctx, ans); err != nil {
+			return err
+		}
+	}
+}
+
+// A waiter is the state of one Until.
+type waiter struct {
+	lines  *Lines
+	place  *place
+	policy *Policy
+
+	timer    *time.Timer
+	slept    bool
+	polled   time.Duration // the last back-off
+	timedOut bool          // the last sleep ended by the recheck, nothing else
+}
+
+// await waits for the turn of w.
+func (w *waiter) await(ctx context.Context) (turn, error) {
+	if w.place.turn == nil {
+		return turn{}, nil
+	}
+	w.begin()
+	select {
+	case t := <-w.place.turn:
+		return t, nil
+	case <-ctx.Done():
+		return turn{}, ctx.Err()
+	case <-w.policy.Over:
+		return turn{}, ErrOver
+	case <-w.policy.Interrupt:
+		return turn{}, ErrInterrupted
+	case <-w.policy.Closed:
+		return turn{}, w.policy.ClosedErr
+	}
+}
+
+// sleep waits until it is time to ask again.
+func (w *waiter) sleep(ctx context.Context, ans Answer) error {
+	w.begin()
+	var hints <-chan struct{}
+	d, recheck := w.length(ans, &hints)
+	if w.timer == nil {
+		w.timer = time.NewTimer(d)
+	} else {
+		w.timer.Reset(d)
+	}
+	select {
+	case <-hints:
+		w.timedOut = false
+		return nil
+	case <-w.timer.C:
+		w.timedOut = recheck
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-w.policy.Over:
+		return ErrOver
+	case <-w.policy.Interrupt:
+		return ErrInterrupted
+	case <-w.policy.Closed:
+		return w.policy.ClosedErr
+	}
+}
+
+// length says how long to sleep at most, sets the hints to listen to, and says
+// whether the end of that sleep is a recheck: one that should find nothing.
+func (w *waiter) length(ans Answer, hints *<-chan struct{}) (d time.Duration, recheck bool) {
+	p := w.policy
+	live, dead := false, true
+	if p.Listen != nil {
+		h := w.lines.listen(w.place.line, p.Listen)
+		*hints, live, dead = h.C(), h.Live(), h.Dead()
+	}
+	switch {
+	case dead:
+		d, w.polled = p.Poll.next(w.polled)
+	case live:
+		d, recheck = jitter(p.Recheck), true
+	default:
+		d = jitter(p.Unconfirmed)
+	}
+	if ans.After > 0 && ans.After+slack < d {
+		d, recheck = ans.After+slack, false
+	}
+	if ans.Again > 0 {
+		// The refusal was a failure to ask: the hints have nothing to say to it.
+		*hints = nil
+		d, recheck = min(d, ans.Again), false
+	}
+	return d, recheck
+}
+
+// begin counts w as waiting, once.
+func (w *waiter) begin() {
+	if w.slept {
+		return
+	}
+	w.slept = true
+	w.lines.waiting.Add(1)
+	if w.policy.Slept != nil {
+		w.policy.Slept()
+	}
+}
+
+func (w *waiter) stop() {
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	if w.slept {
+		w.lines.waiting.Add(-1)
+	}
+}

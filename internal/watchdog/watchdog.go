@@ -1,0 +1,336 @@
+package watchdog
+
+import (
+	"container/heap"
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	// BatchSize is how many items go into one renewal, as many as Redisson's.
+	BatchSize = 100
+	// maxInFlight is how many renewals may be under way at once.
+	maxInFlight = 8
+	// tick is how often the clocks are compared while there is something to
+	// watch, so that a machine that slept or whose clock was set is noticed.
+	tick = time.Second
+	// jump is by how much the clocks must disagree to be looked at.
+	jump = 250 * time.Millisecond
+	// busyRetry is how soon a renewal that found no free slot is tried again.
+	busyRetry = 20 * time.Millisecond
+	// callBound is the longest that one renewal may take; never more than a
+	// sixth of the shortest lease in it.
+	callBound = 3 * time.Second
+	// scanLimit bounds the work of filling up a batch.
+	scanLimit = 1000
+)
+
+// A Renew asks Redis to extend every item of one batch and returns one Result
+// each, in order. It returns when ctx is done.
+type Renew func(ctx context.Context, group string, batch []Renewal) []Result
+
+// A Watchdog is the scheduler. Make one with New.
+type Watchdog struct {
+	clock Clock
+	renew Renew
+
+	// mu guards the fields below.
+	mu      sync.Mutex
+	items   dueHeap
+	armed   Instant // when the loop will look next
+	looked  Instant // when it looked last
+	flying  int     // renewals under way
+	started bool
+	closed  bool
+
+	wake   chan struct{} // capacity 1; sent to without blocking
+	ctx    context.Context
+	cancel context.CancelFunc
+	done   sync.WaitGroup // the loop and the renewals
+}
+
+// New returns a Watchdog. It starts its goroutine with the first Add.
+func New(clock Clock, renew Renew) *Watchdog {
+	w := &Watchdog{clock: clock, renew: renew, wake: make(chan struct{}, 1)}
+	// The watchdog's own life bounds its renewals; no caller's context does.
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	return w
+}
+
+// Close ends the loop and every renewal under way, and waits for them. Items
+// are forgotten without being reported lost.
+func (w *Watchdog) Close() {
+	w.mu.Lock()
+	w.closed = true
+	for _, it := range w.items {
+		it.index = 0
+	}
+	w.items = nil
+	w.mu.Unlock()
+	w.cancel()
+	w.done.Wait()
+}
+
+// Len returns the number of items.
+func (w *Watchdog) Len() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.items)
+}
+
+// A Plan says how an item is kept: renewed with Lease every third of it, or not
+// at all when Lease is 0; with Max above 0, never so that it lasts longer than
+// Max after the plan is made.
+type Plan struct {
+	Lease time.Duration
+	Max   time.Duration
+}
+
+// Add puts it under watch. It returns false, and watches nothing, when the
+// window is over already or the watchdog is closed.
+func (w *Watchdog) Add(it *Item, window Window, plan Plan) bool {
+	w.mu.Lock()
+	now := w.clock()
+	if w.closed || window.Remaining(now) <= 0 {
+		w.mu.Unlock()
+		return false
+	}
+	it.window = window
+	it.inFlight = false
+	w.planLocked(it, plan, now)
+	heap.Push(&w.items, it)
+	if !w.started {
+		w.started = true
+		w.looked, w.armed = now, it.due
+		w.done.Go(w.loop)
+	}
+	w.nudgeLocked(it)
+	return true
+}
+
+// Change gives a watched item another plan and, when window ends later than its
+// present one, that window. It does nothing when the item is not watched.
+func (w *Watchdog) Change(it *Item, window Window, plan Plan) {
+	w.mu.Lock()
+	if it.index == 0 {
+		w.mu.Unlock()
+		return
+	}
+	now := w.clock()
+	it.window = it.window.Later(window, now)
+	w.planLocked(it, plan, now)
+	heap.Fix(&w.items, it.index-1)
+	w.nudgeLocked(it)
+}
+
+// planLocked sets how it is renewed. The next renewal is due a third of the
+// lease after the window began, unless one was due already.
+func (w *Watchdog) planLocked(it *Item, plan Plan, now Instant) {
+	it.lease = plan.Lease
+	it.limited = plan.Max > 0
+	it.until = now.Add(plan.Max)
+	it.nextTry = it.window.from.Add(plan.Lease / 3)
+	it.scheduleLocked(now)
+}
+
+// Prolong moves the window of a watched item to window if that ends later.
+func (w *Watchdog) Prolong(it *Item, window Window) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if it.index == 0 {
+		return
+	}
+	now := w.clock()
+	it.window = it.window.Later(window, now)
+	it.scheduleLocked(now)
+	heap.Fix(&w.items, it.index-1)
+}
+
+// Remove ends the watch over it. It returns false when it was not watched:
+// never added, removed before, or lost. Whoever gets true decides what happens
+// to the item; its Lost will not be called.
+func (w *Watchdog) Remove(it *Item) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.removeLocked(it)
+}
+
+func (w *Watchdog) removeLocked(it *Item) bool {
+	if it.index == 0 {
+		return false
+	}
+	heap.Remove(&w.items, it.index-1)
+	return true
+}
+
+// Remaining returns how much of the window of it is left, 0 when it is not
+// watched or its window is over.
+func (w *Watchdog) Remaining(it *Item) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if it.index == 0 {
+		return 0
+	}
+	return max(it.window.Remaining(w.clock()), 0)
+}
+
+// nudgeLocked unlocks mu and wakes the loop if it must look at it earlier than
+// it means to. In the steady state of a lock that is taken and freed all the
+// time it need not, because the loop's timer is not put back by Remove.
+func (w *Watchdog) nudgeLocked(it *Item) {
+	early := it.due.before(w.armed)
+	if early {
+		w.armed = it.due
+	}
+	w.mu.Unlock()
+	if early {
+		select {
+		case w.wake <- struct{}{}:
+		default: // one wake-up is as good as two
+		}
+	}
+}
+
+func (w *Watchdog) loop() {
+	timer := time.NewTimer(tick)
+	defer timer.Stop()
+	for {
+		wait := w.step()
+		timer.Reset(wait)
+		select {
+		case <-timer.C:
+		case <-w.wake:
+		case <-w.ctx.Done():
+			return
+		}
+	}
+}
+
+// loss is an item found lost, to be told when mu is free.
+type loss struct {
+	item   *Item
+	reason Reason
+}
+
+// step does what is due and returns how long to sleep.
+func (w *Watchdog) step() time.Duration {
+	w.mu.Lock()
+	now := w.clock()
+	w.noticeJumpLocked(now)
+	var lost []loss
+	for len(w.items) > 0 && !now.before(w.items[0].due) {
+		it := w.items[0]
+		switch {
+		case it.window.Remaining(now) <= 0:
+			heap.Pop(&w.items)
+			lost = append(lost, loss{it, WindowOver})
+		case w.flying == maxInFlight:
+			it.nextTry = now.Add(busyRetry)
+			it.scheduleLocked(now)
+			heap.Fix(&w.items, 0)
+		default:
+			w.sendLocked(it, now)
+		}
+	}
+	wait := tick
+	if len(w.items) == 0 {
+		// Nothing to watch: sleep until Add says otherwise.
+		wait = time.Hour
+	} else if until := -now.Since(w.items[0].due); until < wait {
+		wait = max(until, 0)
+	}
+	w.armed = now.Add(wait)
+	w.mu.Unlock()
+	for _, l := range lost {
+		l.item.Subject.Lost(l.item, l.reason)
+	}
+	return wait
+}
+
+// noticeJumpLocked looks at every item again when one clock has moved and the
+// other has not: the machine slept, or somebody set the time.
+func (w *Watchdog) noticeJumpLocked(now Instant) {
+	apart := now.wall.Sub(w.looked.wall) - (now.mono - w.looked.mono)
+	w.looked = now
+	if apart.Abs() < jump {
+		return
+	}
+	for _, it := range w.items {
+		it.scheduleLocked(now)
+	}
+	heap.Init(&w.items)
+}
+
+// sendLocked sends off a renewal of first, filled up with items of its group.
+// Filling up with items that are not due yet keeps the number of scripts at one
+// for each hundred holds and period, however the holds are spread over time.
+func (w *Watchdog) sendLocked(first *Item, now Instant) {
+	batch := make([]Renewal, 0, min(BatchSize, len(w.items)))
+	bound := callBound
+	take := func(it *Item) {
+		lease := it.renewal(now)
+		batch = append(batch, Renewal{Item: it, Lease: lease, Late: now.Since(it.nextTry)})
+		bound = min(bound, it.lease/6)
+		it.inFlight = true
+		it.scheduleLocked(now)
+	}
+	take(first)
+	for i := 0; i < min(len(w.items), scanLimit) && len(batch) < BatchSize; i++ {
+		it := w.items[i]
+		if it.Group == first.Group && !it.inFlight && it.worth(now) {
+			take(it)
+		}
+	}
+	// Each of them moved in the heap; one pass puts all of them right.
+	if len(batch) > 1 {
+		heap.Init(&w.items)
+	} else {
+		heap.Fix(&w.items, first.index-1)
+	}
+	w.flying++
+	w.done.Go(func() { w.run(first.Group, batch, now, max(bound, time.Millisecond)) })
+}
+
+// run carries one renewal out and files its results.
+func (w *Watchdog) run(group string, batch []Renewal, sent Instant, bound time.Duration) {
+	ctx, cancel := context.WithTimeout(w.ctx, bound)
+	results := w.renew(ctx, group, batch)
+	cancel()
+
+	var lost []loss
+	w.mu.Lock()
+	w.flying--
+	now := w.clock()
+	for i, r := range batch {
+		it := r.Item
+		it.inFlight = false
+		if it.index == 0 { // given back, or lost, meanwhile
+			continue
+		}
+		switch results[i] {
+		case Extended:
+			it.window = it.window.Later(NewWindow(sent, r.Lease), now)
+			it.nextTry = sent.Add(it.lease / 3)
+		case NotOurs:
+			w.removeLocked(it)
+			lost = append(lost, loss{it, Taken})
+			continue
+		default:
+			it.nextTry = now.Add(it.lease / 10)
+		}
+		it.scheduleLocked(now)
+		heap.Fix(&w.items, it.index-1)
+	}
+	again := len(w.items) > 0 && w.items[0].due.before(w.armed)
+	w.mu.Unlock()
+	for _, l := range lost {
+		l.item.Subject.Lost(l.item, l.reason)
+	}
+	if again {
+		select {
+		case w.wake <- struct{}{}:
+		default:
+		}
+	}
+}

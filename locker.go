@@ -1,0 +1,108 @@
+package latchkey
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/engine"
+)
+
+// A Locker is a lock of any kind.
+type Locker interface {
+	// Name returns the name of the lock.
+	Name() string
+	// Lock waits until the lock is held or ctx is done.
+	Lock(ctx context.Context, opts ...LockOption) (*Hold, error)
+	// TryLock makes one attempt, or waits for as long as the option Wait says;
+	// then ErrNotAcquired.
+	TryLock(ctx context.Context, opts ...LockOption) (*Hold, error)
+}
+
+// A Result is what the channel of an Async method delivers: once, into a buffer,
+// so that nobody needs to be there. As everywhere, a nil Err means held.
+type Result[T any] struct {
+	Value T
+	Err   error
+}
+
+// A LockOption changes one acquire.
+type LockOption interface{ engine.LockOption }
+
+// checked makes a LockOption of a time that Redis keeps; one that makes no
+// sense fails the acquire before anything is sent.
+func checked(what string, d time.Duration, set func(*engine.LockConfig)) LockOption {
+	err := engine.CheckLease(what, d)
+	return engine.LockOptionFunc(func(c *engine.LockConfig) {
+		if err != nil {
+			c.Err = errors.Join(c.Err, err)
+			return
+		}
+		set(c)
+	})
+}
+
+// Lease gives the hold a fixed lease, which is not renewed: it ends after d,
+// whatever the work under the lock is doing. Use it where a bound on the hold
+// matters more than the end of the work. At least 1 ms; milliseconds count.
+func Lease(d time.Duration) LockOption {
+	return checked("a lease", d, func(c *engine.LockConfig) { c.Lease = d })
+}
+
+// Wait makes an acquire wait for at most d: then ErrNotAcquired. Zero or less
+// makes it one attempt. (A deadline on ctx would outlive the wait, and end the
+// Hold's Context.)
+func Wait(d time.Duration) LockOption {
+	return engine.LockOptionFunc(func(c *engine.LockConfig) { c.Waits, c.Wait = true, d })
+}
+
+// MaxHold bounds a hold that the watchdog renews: it lasts no longer than d
+// after the grant, and is lost then. At least 1 ms.
+func MaxHold(d time.Duration) LockOption {
+	return checked("MaxHold", d, func(c *engine.LockConfig) { c.MaxHold = d })
+}
+
+// HoldAtLeast keeps the lock closed for at least d after the grant: an earlier
+// Unlock returns nil and ends the Hold, but the key lapses only then. That makes
+// a job that takes a second run once a minute on machines whose clocks differ.
+// At least 1 ms; no longer than a fixed Lease.
+func HoldAtLeast(d time.Duration) LockOption {
+	return checked("HoldAtLeast", d, func(c *engine.LockConfig) { c.AtLeast = d })
+}
+
+// Label says who this is, for people: Info and the command show it. It is never
+// used for ownership, costs one more key while it is held, and may be read by
+// whoever can read Redis. At most 1024 bytes.
+func Label(text string) LockOption {
+	return engine.LockOptionFunc(func(c *engine.LockConfig) { c.Label = text })
+}
+
+// Do runs fn while l is held, with the Hold's Context, and gives l back however
+// fn ends, by a panic too. With the option Wait it gives up as TryLock does.
+//
+// It returns fn's error. If the lease was lost meanwhile, or l could not be
+// given back, that is joined to it: then errors.Is finds ErrLeaseLost, and fn
+// may have run on without the lock.
+func Do(ctx context.Context, l Locker, fn func(context.Context) error, opts ...LockOption) (err error) {
+	h, err := l.Lock(ctx, opts...)
+	if err != nil {
+		return err
+	}
+	returned := false
+	defer func() {
+		uerr := h.Unlock(ctx)
+		if !returned {
+			return // a panic is on its way through, or Goexit
+		}
+		err = errors.Join(err, uerr)
+	}()
+	err = fn(h.Context())
+	returned = true
+	return err
+}
+
+// badOption panics: constructors do, where an argument makes no sense.
+func badOption(format string, args ...any) {
+	panic(fmt.Sprintf("latchkey: "+format, args...))
+}

@@ -1,0 +1,70 @@
+-- rlock/acquire: take the lock, or raise the hold count of its present holder.
+-- Asking twice with the same arguments is the same as asking once: the hold
+-- count to reach is given, and a fencing token is taken only when it changes.
+-- A request that arrives late, or from a clock too far off, changes nothing.
+--
+-- KEYS[1]   the lock: a hash of holder -> hold count, expiring with the lease
+-- KEYS[2]   the fencing token counter, when ARGV[6] is '1'; it never expires
+-- KEYS[n]   the last key is the holder's label, when ARGV[7] is not empty
+-- ARGV[1]   holder
+-- ARGV[2]   hold count the holder has if this succeeds
+-- ARGV[3]   lease, ms
+-- ARGV[4]   not after: server time, ms since the epoch
+-- ARGV[5]   the most by which ARGV[4] may lie ahead, ms
+-- ARGV[6]   '1' when every new hold takes a fencing token (may be absent)
+-- ARGV[7]   label, kept as long as the lease (may be absent)
+--
+-- Returns {1, lease left ms, server ms, token}  the holder has that hold count
+--         {0, lease left ms, server ms, 0}      another holder has it; -1: no lease
+--         {-1, 0, server ms, 0}                 the holder has lost what it would re-enter
+--         {-2, 0, server ms, 0}                 too late; nothing was changed
+local lock, holder, count, lease = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local notafter, ahead = tonumber(ARGV[4]), tonumber(ARGV[5])
+local fenced, label = ARGV[6] == '1', ARGV[7]
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > notafter or notafter - now > ahead then
+  return {-2, 0, now, 0}
+end
+
+local mine = false
+local left = redis.call('PTTL', lock)
+if left == -2 then
+  if count > 1 then
+    return {-1, 0, now, 0}
+  end
+else
+  mine = redis.call('HGET', lock, holder)
+  if not mine then
+    return {0, left, now, 0}
+  end
+end
+
+local token = 0
+if fenced then
+  local last = tonumber(redis.call('GET', KEYS[2]) or 0)
+  token = last
+  if tonumber(mine) ~= count then
+    token = math.max(last + 1, time[1] * 1000000 + time[2])
+    redis.call('SET', KEYS[2], string.format('%.0f', token))
+  end
+end
+
+redis.call('HSET', lock, holder, count)
+if left < lease then
+  -- A lock without a lease would be held for ever, so a server that lets us
+  -- write but not expire gets its key back.
+  local done = redis.pcall('PEXPIRE', lock, lease)
+  if type(done) == 'table' then
+    if not mine then
+      redis.pcall('DEL', lock)
+    end
+    return done
+  end
+  left = lease
+end
+if label and label ~= '' then
+  redis.pcall('SET', KEYS[#KEYS], label, 'PX', left)
+end
+return {1, left, now, token}

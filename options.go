@@ -1,0 +1,119 @@
+package latchkey
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/pubsub"
+)
+
+// An Option changes a Client. Options that make no sense panic in New.
+type Option interface{ apply(*engine.Config) }
+
+type optionFunc func(*engine.Config)
+
+func (f optionFunc) apply(c *engine.Config) { f(c) }
+
+// WithID sets the id that prefixes every holder in Redis. Two clients that live
+// at the same time must not share one. Default: a random UUID.
+func WithID(id string) Option {
+	if id == "" {
+		badOption("WithID: the id is empty")
+	}
+	return optionFunc(func(c *engine.Config) { c.ID, c.FixedID = id, true })
+}
+
+// WithWatchdogTimeout sets the lease of holds that are taken without one. The
+// watchdog renews it every third of it, and it is how long a lock stays closed
+// after its holder has crashed. At least 100 ms. Default: 30 s, as Redisson's
+// lockWatchdogTimeout.
+func WithWatchdogTimeout(d time.Duration) Option {
+	positive("WithWatchdogTimeout", d, 100*time.Millisecond)
+	if err := engine.CheckLease("a lease", d); err != nil {
+		badOption("WithWatchdogTimeout: %v", err)
+	}
+	return optionFunc(func(c *engine.Config) { c.WatchdogTimeout = d.Truncate(time.Millisecond) })
+}
+
+// WithUnlockTimeout sets how long Unlock tries when Redis does not answer,
+// whatever its context says. Default: 3 s.
+func WithUnlockTimeout(d time.Duration) Option {
+	positive("WithUnlockTimeout", d, time.Millisecond)
+	return optionFunc(func(c *engine.Config) { c.UnlockTimeout = d })
+}
+
+// WithKeyPrefix puts p before every name, as Redisson's NameMapper does: the key
+// of the object foo is p+"foo", and every side key and Redis channel is built
+// from that. Name methods return the name as given. Default: none.
+func WithKeyPrefix(p string) Option {
+	return optionFunc(func(c *engine.Config) { c.KeyPrefix = p })
+}
+
+// A PubSubMode is how waiters hear of releases.
+type PubSubMode int
+
+// The ways to hear of releases.
+const (
+	// PubSubAuto is PubSubPlain, in a Redis Cluster too.
+	PubSubAuto PubSubMode = iota
+	// PubSubPlain uses PUBLISH and SUBSCRIBE.
+	PubSubPlain
+	// PubSubSharded uses SPUBLISH and SSUBSCRIBE, with one connection for each
+	// shard in use. It needs Redis 7.
+	PubSubSharded
+	// PubSubBoth publishes both ways and subscribes both ways, for fleets in
+	// which some use the one and some the other. It needs Redis 7.
+	PubSubBoth
+	// Polling subscribes to nothing: waiters ask again and again, from every
+	// 10 ms to every 250 ms. Releases are published all the same, for others.
+	Polling
+)
+
+// WithPubSub sets how waiters hear of releases. Default: PubSubAuto.
+func WithPubSub(m PubSubMode) Option {
+	var mode pubsub.Mode
+	verb := "PUBLISH"
+	switch m {
+	case PubSubAuto, PubSubPlain:
+		mode = pubsub.Plain
+	case PubSubSharded:
+		mode, verb = pubsub.Sharded, "SPUBLISH"
+	case PubSubBoth:
+		mode, verb = pubsub.Both, "BOTH"
+	case Polling:
+		mode = pubsub.Off
+	default:
+		badOption("WithPubSub: there is no mode %d", int(m))
+	}
+	return optionFunc(func(c *engine.Config) { c.PubSub, c.Verb = mode, verb })
+}
+
+// WithRecheck sets the longest sleep of a waiter, whatever it hears: what a lost
+// message costs. Default: 5 s.
+func WithRecheck(d time.Duration) Option {
+	positive("WithRecheck", d, 10*time.Millisecond)
+	return optionFunc(func(c *engine.Config) { c.Recheck = d })
+}
+
+// WithLogger sets where the client logs what no error can carry: a renewal that
+// failed and is tried again, a Redis channel that is denied. Default: nowhere.
+func WithLogger(l *slog.Logger) Option {
+	if l == nil {
+		badOption("WithLogger: the logger is nil")
+	}
+	return optionFunc(func(c *engine.Config) { c.Logger = l })
+}
+
+// WithObserver sets functions that hear what happens, for metrics and traces.
+// Default: none.
+func WithObserver(o Observer) Option {
+	return optionFunc(func(c *engine.Config) { c.Hooks = o.hooks() })
+}
+
+// positive panics when d is less than least.
+func positive(option string, d, least time.Duration) {
+	if d < least {
+		badOption("%s of %v: the least is %v", option, d, least)
+	}
+}

@@ -1,0 +1,126 @@
+package pubsub_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/latchkey-go/latchkey/internal/redistest"
+	"github.com/latchkey-go/latchkey/pubsub"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, redistest.LeakOptions()...)
+}
+
+var bg = context.Background()
+
+// patience is for what must happen, but not when.
+const patience = 10 * time.Second
+
+func newNotifier(t testing.TB, rdb redis.UniversalClient, cfg pubsub.Config) *pubsub.Notifier {
+	t.Helper()
+	n := pubsub.New(rdb, cfg)
+	t.Cleanup(func() { require.NoError(t, n.Close()) })
+	return n
+}
+
+// await takes hints until the subscription is in a state.
+func await(t testing.TB, s *pubsub.Subscription, want pubsub.State) {
+	t.Helper()
+	awaitWithin(t, patience, s, want)
+}
+
+func awaitWithin(t testing.TB, d time.Duration, s *pubsub.Subscription, want pubsub.State) {
+	t.Helper()
+	timeout := time.After(d)
+	for s.State() != want {
+		select {
+		case <-s.C():
+		case <-timeout:
+			require.FailNow(t, "state not reached", "want %v, is %v (%v)", want, s.State(), s.Err())
+		}
+	}
+}
+
+// live subscribes, waits until that is confirmed, and takes the hint for it.
+func live(t testing.TB, n *pubsub.Notifier, name string) *pubsub.Subscription {
+	t.Helper()
+	s := n.Subscribe(name)
+	hint(t, s)
+	require.Equal(t, pubsub.Live, s.State(), "%v", s.Err())
+	return s
+}
+
+func hint(t testing.TB, s *pubsub.Subscription) {
+	t.Helper()
+	hintWithin(t, patience, s)
+}
+
+func hintWithin(t testing.TB, d time.Duration, s *pubsub.Subscription) {
+	t.Helper()
+	select {
+	case <-s.C():
+	case <-time.After(d):
+		require.FailNow(t, "no hint", "state %v", s.State())
+	}
+}
+
+func noHint(t testing.TB, s *pubsub.Subscription) {
+	t.Helper()
+	select {
+	case <-s.C():
+		require.FailNow(t, "unexpected hint")
+	default:
+	}
+}
+
+func drain(s *pubsub.Subscription) {
+	select {
+	case <-s.C():
+	default:
+	}
+}
+
+func publish(t testing.TB, rdb redis.UniversalClient, name string) {
+	t.Helper()
+	require.NoError(t, rdb.Publish(bg, name, "x").Err())
+}
+
+// channels returns the names a server has subscribers for.
+func channels(t testing.TB, s *redistest.Server) []string {
+	t.Helper()
+	return s.Do(t, "PUBSUB", "CHANNELS")
+}
+
+func names(prefix string, n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprintf("%s%d", prefix, i)
+	}
+	return out
+}
+
+func resp2(o *redis.Options) { o.Protocol = 2 }
+func resp3(o *redis.Options) { o.Protocol = 3 }
+
+func through(p *redistest.Proxy) func(*redis.Options) {
+	return func(o *redis.Options) { o.Addr = p.Addr() }
+}
+
+func as(user string) func(*redis.Options) {
+	return func(o *redis.Options) { o.Username, o.Password = user, "pw" }
+}
+
+// subscribers counts the server's pub/sub connections.
+func subscribers(t testing.TB, s *redistest.Server) int {
+	t.Helper()
+	list := strings.Join(s.Do(t, "CLIENT", "LIST", "TYPE", "PUBSUB"), "\n")
+	return strings.Count(list, "id=")
+}

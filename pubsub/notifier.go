@@ -1,0 +1,257 @@
+package pubsub
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// closeWait bounds Notifier.Close.
+const closeWait = time.Second
+
+// Notifier keeps the subscriptions of one client. Its methods may be called from
+// any goroutine.
+type Notifier struct {
+	rdb     redis.UniversalClient
+	cluster *redis.ClusterClient // nil if rdb is no cluster client
+	cfg     Config
+
+	wake      chan struct{} // capacity 1: the control goroutine has something to do
+	closing   chan struct{}
+	done      chan struct{} // closed when Close is through
+	ctx       context.Context
+	cancel    context.CancelFunc
+	wg        sync.WaitGroup
+	epoch     time.Time    // for monotonic times in atomics
+	lastFrame atomic.Int64 // since epoch, 0 for never
+
+	// mu guards the fields below, and those of channels and subscriptions that
+	// say so. Nothing blocks while it is held; the longest thing done under it is
+	// one non-blocking send per subscription of one channel.
+	mu        sync.Mutex
+	table     map[string]*channel
+	idle      idleList
+	fresh     []*channel // added to the table, not yet seen by the control goroutine
+	dropped   []*channel // taken out of the table, likewise
+	inbox     []event
+	started   bool
+	closed    bool
+	off       error // if set, every subscription is denied with it
+	denied    int   // denied channels in the table
+	conns     int
+	resubs    uint64
+	callbacks []func()
+	calling   bool
+
+	control control
+}
+
+// New returns a Notifier over rdb. It does no I/O and starts nothing; that
+// begins with the first Subscribe. The caller keeps rdb and closes it after the
+// Notifier.
+//
+// In a cluster the modes Sharded and Both need rdb to be a *redis.ClusterClient
+// itself: through a wrapper the slot owners cannot be found, and channels end up
+// Denied with the server's MOVED.
+func New(rdb redis.UniversalClient, cfg Config) *Notifier {
+	n := &Notifier{
+		rdb:     rdb,
+		cfg:     cfg.withDefaults(),
+		wake:    make(chan struct{}, 1),
+		closing: make(chan struct{}),
+		done:    make(chan struct{}),
+		epoch:   time.Now(),
+		table:   make(map[string]*channel),
+	}
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	n.cluster, _ = rdb.(*redis.ClusterClient)
+	n.control = control{
+		n:     n,
+		links: make(map[linkKey]*link),
+		told:  make(map[string]struct{}),
+	}
+	if n.cfg.Mode == Off {
+		n.off = ErrPolling
+	} else if _, ok := rdb.(*redis.Ring); ok {
+		n.off = fmt.Errorf("%w: a Ring has no subscriber connection", ErrPolling)
+	}
+	return n
+}
+
+// Subscribe registers interest in a channel. It never blocks and never fails:
+// what becomes of it is told by the subscription's hints and state. If the
+// channel is live already, so is the subscription, with one hint waiting.
+func (n *Notifier) Subscribe(name string) *Subscription {
+	s := &Subscription{n: n, hint: make(chan struct{}, 1)}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	if n.closed || n.off != nil {
+		reason := n.off
+		if n.closed {
+			reason = ErrClosed
+		}
+		s.ch = &channel{name: name}
+		s.ch.addLocked(s)
+		s.ch.denyLocked(reason)
+		return s
+	}
+
+	ch := n.table[name]
+	if ch == nil {
+		ch = &channel{name: name}
+		n.table[name] = ch
+		n.fresh = append(n.fresh, ch)
+		n.wakeLocked()
+	}
+	n.idle.removeLocked(ch)
+	s.ch = ch
+	ch.addLocked(s)
+	if s.State() != Pending {
+		s.notify()
+	}
+	if !n.started {
+		n.started = true
+		n.wg.Add(1)
+		go n.control.run()
+	}
+	return s
+}
+
+// Close denies every subscription with ErrClosed, with a hint, ends the
+// goroutines and waits for them. It may be called more than once, and returns
+// nil.
+//
+// It takes a second at most, whatever Redis does: a goroutine that go-redis
+// blocks for longer (the handshake of a new connection to a frozen server, a
+// dial that ignores its context) is left behind, and ends by itself, with its
+// connection closed, as soon as go-redis returns.
+func (n *Notifier) Close() error {
+	n.mu.Lock()
+	if n.closed {
+		n.mu.Unlock()
+		<-n.done
+		return nil
+	}
+	n.closed = true
+	for _, ch := range n.table {
+		ch.denyLocked(ErrClosed)
+	}
+	clear(n.table)
+	n.idle = idleList{}
+	n.fresh, n.dropped, n.callbacks, n.denied = nil, nil, nil, 0
+	n.mu.Unlock()
+
+	defer close(n.done)
+	close(n.closing)
+	n.cancel()
+	ended := make(chan struct{})
+	go func() {
+		n.wg.Wait()
+		close(ended)
+	}()
+	t := time.NewTimer(closeWait)
+	defer t.Stop()
+	select {
+	case <-ended:
+	case <-t.C:
+	}
+	return nil
+}
+
+// Stats returns a snapshot.
+func (n *Notifier) Stats() Stats {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s := Stats{
+		Channels:     len(n.table) - n.denied,
+		Connections:  n.conns,
+		Resubscribes: n.resubs,
+		Denied:       n.denied,
+	}
+	if d := n.lastFrame.Load(); d != 0 {
+		s.LastFrame = n.at(d)
+	}
+	return s
+}
+
+// elapsed is now for an atomic, never 0. Wall-clock times would not do: set back
+// by an hour, they would keep a dead connection for an hour.
+func (n *Notifier) elapsed() int64 { return int64(time.Since(n.epoch)) + 1 }
+
+func (n *Notifier) at(elapsed int64) time.Time { return n.epoch.Add(time.Duration(elapsed - 1)) }
+
+// wakeLocked makes the control goroutine look at the fields it shares.
+func (n *Notifier) wakeLocked() {
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+// post hands an event to the control goroutine.
+func (n *Notifier) post(e event) {
+	n.mu.Lock()
+	n.inbox = append(n.inbox, e)
+	n.wakeLocked()
+	n.mu.Unlock()
+}
+
+// message gives a hint to all subscriptions of a channel. It runs on the reader
+// of a connection.
+func (n *Notifier) message(name string) {
+	n.mu.Lock()
+	if ch := n.table[name]; ch != nil {
+		ch.notifyLocked()
+	}
+	n.mu.Unlock()
+}
+
+// dropLocked takes a channel without subscriptions out of the table. From here
+// on a Subscribe makes a new one, whose SUBSCRIBE is written after the
+// UNSUBSCRIBE of this one.
+func (n *Notifier) dropLocked(ch *channel) {
+	n.idle.removeLocked(ch)
+	delete(n.table, ch.name)
+	if State(ch.state.Load()) == Denied {
+		n.denied--
+	}
+	n.dropped = append(n.dropped, ch)
+}
+
+// callback queues a call of a user function.
+func (n *Notifier) callback(fn func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return
+	}
+	n.callbacks = append(n.callbacks, fn)
+	if !n.calling {
+		// The control goroutine is the only caller and is counted itself, so this
+		// Add never meets a Wait at zero.
+		n.calling = true
+		n.wg.Add(1)
+		go n.runCallbacks()
+	}
+}
+
+func (n *Notifier) runCallbacks() {
+	defer n.wg.Done()
+	for {
+		n.mu.Lock()
+		if len(n.callbacks) == 0 {
+			n.calling = false
+			n.mu.Unlock()
+			return
+		}
+		fn := n.callbacks[0]
+		n.callbacks = n.callbacks[1:]
+		n.mu.Unlock()
+		fn()
+	}
+}
