@@ -24,8 +24,9 @@ var importLevels = map[string]int{
 	"lua": 0, "pubsub": 0, "internal/watchdog": 0, "internal/wait": 0,
 	"internal/engine": 1,
 	"":                2,
-	"rlock":           3, "fairlock": 3, "rwlock": 3, "semaphore": 3,
-	"permitsemaphore": 3, "countdownlatch": 3, "multilock": 3,
+	"internal/async":  3,
+	"rlock":           4, "fairlock": 4, "rwlock": 4, "semaphore": 4,
+	"permitsemaphore": 4, "countdownlatch": 4, "multilock": 4,
 }
 
 // testPackages is what users never link into a program of theirs. It may

@@ -17,11 +17,17 @@ type Script struct {
 	Source string
 	// SHA is the lower-case hex SHA-1 of Source, which EVALSHA takes.
 	SHA string
+
+	arg any // SHA, ready to be sent
 }
+
+// Arg returns SHA as an argument, which costs no allocation.
+func (s *Script) Arg() any { return s.arg }
 
 func newScript(name, source string) *Script {
 	sum := sha1.Sum([]byte(source))
-	return &Script{Name: name, Source: source, SHA: hex.EncodeToString(sum[:])}
+	sha := hex.EncodeToString(sum[:])
+	return &Script{Name: name, Source: source, SHA: sha, arg: sha}
 }
 
 // The scripts of the reentrant lock.
@@ -47,4 +53,17 @@ var (
 	RLockForce = newScript("rlock/force", rlockForce)
 	// RLockState reads the lock; see rlock/state.lua.
 	RLockState = newScript("rlock/state", rlockState)
+)
+
+// The scripts that only look.
+var (
+	//go:embed inspect/lock.lua
+	inspectLock string
+	//go:embed inspect/labels.lua
+	inspectLabels string
+
+	// InspectLock tells who holds a lock; see inspect/lock.lua.
+	InspectLock = newScript("inspect/lock", inspectLock)
+	// InspectLabels reads labels; see inspect/labels.lua.
+	InspectLabels = newScript("inspect/labels", inspectLabels)
 )

@@ -13,7 +13,7 @@ import (
 type Lock struct {
 	engine  *engine.Engine
 	spec    *engine.Spec
-	scripts scripts
+	scripts *scripts
 }
 
 var _ latchkey.Locker = (*Lock)(nil)

@@ -2,7 +2,6 @@ package rlock
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/engine"
@@ -17,17 +16,20 @@ type scripts struct {
 	channel string
 	token   string // empty when the lock is not fenced
 	quiet   bool   // publishes nothing
+
+	keyArg, channelArg any // the same, ready to be sent
 }
 
-func newScripts(key string, cfg config) scripts {
-	s := scripts{key: key, channel: engine.Prefixed("redisson_lock__channel", key), quiet: cfg.spin}
+func newScripts(key string, cfg config) *scripts {
+	s := &scripts{key: key, channel: engine.Prefixed("redisson_lock__channel", key), quiet: cfg.spin}
 	if cfg.fenced {
 		s.token = engine.Prefixed("redisson_lock_token", key)
 	}
+	s.keyArg, s.channelArg = s.key, s.channel
 	return s
 }
 
-func (s scripts) spec(name string, cfg config) *engine.Spec {
+func (s *scripts) spec(name string, cfg config) *engine.Spec {
 	spec := &engine.Spec{
 		Kind:         "rlock",
 		Name:         name,
@@ -37,7 +39,7 @@ func (s scripts) spec(name string, cfg config) *engine.Spec {
 		Channel:      s.channel,
 		Poll:         cfg.poll(),
 		NonReentrant: cfg.nonReentrant,
-		Keys:         []string{s.key, labelKey(s.key, ""), s.channel},
+		Keys:         []string{s.key, engine.LabelKey(s.key, ""), s.channel},
 		Scripts:      s,
 	}
 	if s.token != "" {
@@ -49,47 +51,51 @@ func (s scripts) spec(name string, cfg config) *engine.Spec {
 	return spec
 }
 
-// labelKey returns the key of a holder's label.
-func labelKey(key, holder string) string {
-	return engine.Prefixed("latchkey_label", key) + ":" + holder
-}
-
-func (s scripts) verb(e *engine.Engine) string {
+func (s *scripts) verb(e *engine.Engine) string {
 	if s.quiet {
 		return "NONE"
 	}
 	return e.Verb()
 }
 
+// args returns room for keys and arguments, n of them, with the lock as the
+// first key.
+func (s *scripts) args(n int) []any {
+	return append(make([]any, engine.Head, engine.Head+n), s.keyArg)
+}
+
 // Acquire runs rlock/acquire.
-func (s scripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.Request) (engine.Grant, error) {
-	keys := append(make([]string, 0, 3), s.key)
-	args := append(make([]any, 0, 7), r.Holder, r.Count, r.Lease.Milliseconds(), r.Deadline.NotAfter, r.Deadline.Ahead)
-	fenced := 0
-	if s.token != "" {
-		keys, fenced = append(keys, s.token), 1
-	}
-	if fenced == 1 || r.Label != "" {
-		args = append(args, fenced)
+func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.Request) (engine.Grant, error) {
+	keys, args := 1, s.args(10)
+	fenced := s.token != ""
+	if fenced {
+		keys, args = keys+1, append(args, s.token)
 	}
 	if r.Label != "" {
-		keys = append(keys, labelKey(s.key, r.Holder))
-		args = append(args, r.Label)
+		keys, args = keys+1, append(args, engine.LabelKey(s.key, r.Holder))
 	}
-	reply, err := e.Eval(ctx, lua.RLockAcquire, keys, args...)
-	if err != nil {
+	args = append(args, r.Holder, r.Count, r.Lease.Milliseconds(), r.Deadline.NotAfter, r.Deadline.Ahead)
+	switch {
+	case fenced:
+		args = append(args, 1, r.Label)
+	case r.Label != "":
+		args = append(args, 0, r.Label)
+	}
+	reply, err := e.Eval(ctx, lua.RLockAcquire, keys, args)
+	switch {
+	case err != nil:
 		return engine.Grant{}, err
+	case reply.Ints == nil:
+		e.Learn(reply, reply.Int)
+		return engine.Grant{Verdict: engine.Granted, Left: r.Lease}, nil
 	}
-	if len(reply.Ints) != 4 {
-		return engine.Grant{}, unexpected("rlock/acquire", reply.Ints)
+	if len(reply.Ints) == 4 {
+		if verdict, ok := acquireVerdicts[reply.Ints[0]]; ok {
+			e.Learn(reply, reply.Ints[2])
+			return engine.Grant{Verdict: verdict, Left: millis(max(reply.Ints[1], 0)), Token: reply.Ints[3]}, nil
+		}
 	}
-	status, left, token := reply.Ints[0], reply.Ints[1], reply.Ints[3]
-	e.Learn(reply, reply.Ints[2])
-	verdict, ok := acquireVerdicts[status]
-	if !ok {
-		return engine.Grant{}, unexpected("rlock/acquire", reply.Ints)
-	}
-	return engine.Grant{Verdict: verdict, Left: millis(max(left, 0)), Token: token}, nil
+	return engine.Grant{}, engine.Unexpected(lua.RLockAcquire, reply.Ints)
 }
 
 var acquireVerdicts = map[int64]engine.Verdict{
@@ -97,28 +103,31 @@ var acquireVerdicts = map[int64]engine.Verdict{
 }
 
 // Release runs rlock/release.
-func (s scripts) Release(ctx context.Context, e *engine.Engine, r *engine.Return) (engine.Verdict, error) {
-	keys := append(make([]string, 0, 2), s.key)
+func (s *scripts) Release(ctx context.Context, e *engine.Engine, r *engine.Return) (engine.Verdict, error) {
+	keys, args := 1, s.args(9)
 	if r.Label != "" {
-		keys = append(keys, labelKey(s.key, r.Holder))
+		keys, args = keys+1, append(args, engine.LabelKey(s.key, r.Holder))
 	}
-	args := append(make([]any, 0, 8), r.Holder, r.Count, r.Deadline.NotAfter, r.Deadline.Ahead, s.channel, s.verb(e))
+	args = append(args, r.Holder, r.Count, r.Deadline.NotAfter, r.Deadline.Ahead, s.channelArg, s.verb(e))
 	if r.Linger > 0 {
 		args = append(args, r.Linger.Milliseconds(), r.LingerAs)
 	}
-	reply, err := e.Eval(ctx, lua.RLockRelease, keys, args...)
-	if err != nil {
+	reply, err := e.Eval(ctx, lua.RLockRelease, keys, args)
+	switch {
+	case err != nil:
 		return 0, err
+	case reply.Ints == nil && reply.Int == 1:
+		return engine.Granted, nil
 	}
-	if len(reply.Ints) != 3 {
-		return 0, unexpected("rlock/release", reply.Ints)
+	if len(reply.Ints) == 3 {
+		if verdict, ok := releaseVerdicts[reply.Ints[0]]; ok {
+			if r.Deadline.NotAfter > 0 {
+				e.Learn(reply, reply.Ints[2])
+			}
+			return verdict, nil
+		}
 	}
-	e.Learn(reply, reply.Ints[2])
-	verdict, ok := releaseVerdicts[reply.Ints[0]]
-	if !ok {
-		return 0, unexpected("rlock/release", reply.Ints)
-	}
-	return verdict, nil
+	return 0, engine.Unexpected(lua.RLockRelease, reply.Ints)
 }
 
 var releaseVerdicts = map[int64]engine.Verdict{
@@ -126,26 +135,28 @@ var releaseVerdicts = map[int64]engine.Verdict{
 }
 
 // RenewKind names rlock/renew.
-func (scripts) RenewKind() string { return "rlock" }
+func (*scripts) RenewKind() string { return "rlock" }
 
 // Renew runs rlock/renew for locks of any name.
-func (scripts) Renew(ctx context.Context, e *engine.Engine, batch []engine.Renewal, d engine.Deadline) ([]watchdog.Result, error) {
-	keys := make([]string, 0, len(batch))
-	args := append(make([]any, 0, 2+2*len(batch)), d.NotAfter, d.Ahead)
+func (*scripts) Renew(ctx context.Context, e *engine.Engine, batch []engine.Renewal, d engine.Deadline) ([]watchdog.Result, error) {
+	args := make([]any, engine.Head, engine.Head+2+4*len(batch))
+	holders := make([]any, 0, 2+3*len(batch))
+	holders = append(holders, d.NotAfter, d.Ahead)
 	for _, r := range batch {
-		keys = append(keys, r.Key)
-		args = append(args, r.Holder, r.Lease.Milliseconds())
+		args = append(args, r.Key)
+		holders = append(holders, r.Holder, r.Lease.Milliseconds())
 		if r.Label != "" {
-			keys = append(keys, labelKey(r.Key, r.Holder))
-			args = append(args, "", r.Lease.Milliseconds())
+			args = append(args, engine.LabelKey(r.Key, r.Holder))
+			holders = append(holders, "", r.Lease.Milliseconds())
 		}
 	}
-	reply, err := e.Eval(ctx, lua.RLockRenew, keys, args...)
+	keys := len(args) - engine.Head
+	reply, err := e.Eval(ctx, lua.RLockRenew, keys, append(args, holders...))
 	if err != nil {
 		return nil, err
 	}
-	if n := len(reply.Ints); n != 1 && n != 1+len(keys) {
-		return nil, unexpected("rlock/renew", reply.Ints)
+	if n := len(reply.Ints); n != 1 && n != 1+keys {
+		return nil, engine.Unexpected(lua.RLockRenew, reply.Ints)
 	}
 	e.Learn(reply, reply.Ints[0])
 	if len(reply.Ints) == 1 {
@@ -174,15 +185,9 @@ func renewResult(answer int64) watchdog.Result {
 }
 
 // force runs rlock/force.
-func (s scripts) force(ctx context.Context, e *engine.Engine) (bool, error) {
-	reply, err := e.Eval(ctx, lua.RLockForce, []string{s.key}, s.channel, s.verb(e))
-	if err != nil {
-		return false, err
-	}
-	if len(reply.Ints) != 1 {
-		return false, unexpected("rlock/force", reply.Ints)
-	}
-	return reply.Ints[0] == 1, nil
+func (s *scripts) force(ctx context.Context, e *engine.Engine) (bool, error) {
+	reply, err := e.Eval(ctx, lua.RLockForce, 1, append(s.args(3), s.channelArg, s.verb(e)))
+	return reply.Int == 1, err
 }
 
 // A state is what rlock/state tells.
@@ -193,17 +198,17 @@ type state struct {
 }
 
 // state runs rlock/state.
-func (s scripts) state(ctx context.Context, e *engine.Engine, holder string) (state, error) {
-	keys := append(make([]string, 0, 2), s.key)
+func (s *scripts) state(ctx context.Context, e *engine.Engine, holder string) (state, error) {
+	keys, args := 1, s.args(3)
 	if s.token != "" {
-		keys = append(keys, s.token)
+		keys, args = keys+1, append(args, s.token)
 	}
-	reply, err := e.Eval(ctx, lua.RLockState, keys, holder)
+	reply, err := e.Eval(ctx, lua.RLockState, keys, append(args, holder))
 	if err != nil {
 		return state{}, err
 	}
 	if len(reply.Ints) != 4 {
-		return state{}, unexpected("rlock/state", reply.Ints)
+		return state{}, engine.Unexpected(lua.RLockState, reply.Ints)
 	}
 	st := state{all: int(reply.Ints[0]), mine: int(reply.Ints[1]), token: reply.Ints[3]}
 	switch left := reply.Ints[2]; {
@@ -216,7 +221,3 @@ func (s scripts) state(ctx context.Context, e *engine.Engine, holder string) (st
 }
 
 func millis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
-
-func unexpected(script string, ints []int64) error {
-	return fmt.Errorf("the script %s answered %v, which has no meaning", script, ints)
-}

@@ -43,7 +43,7 @@ func (e *Engine) Acquire(ctx context.Context, op string, s *Spec, cfg LockConfig
 	}
 	defer e.gate.leave()
 	n, fresh := e.holderFor(ctx, s)
-	ent := e.enter(n, s)
+	ent := e.enter(n, s, fresh)
 	defer ent.leave()
 
 	c := &claim{engine: e, spec: s, cfg: cfg, ctx: ctx, entry: ent, fresh: fresh, start: time.Now()}
@@ -84,6 +84,7 @@ type claim struct {
 	failing   time.Time // since when it has not; zero while it does
 	backoff   time.Duration
 	contended bool
+	req       Request
 	hold      *Hold
 
 	// unsettled is set while a request may have been granted without our knowing.
@@ -219,8 +220,22 @@ func (c *claim) report(err error) {
 // Try asks Redis once for one hold more than the holder has.
 func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 	e, ent, s := c.engine, c.entry, c.spec
+	caller := ctx
+	if !c.deadline.IsZero() {
+		// The wait bounds the request, as the caller's context does.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, c.deadline)
+		defer cancel()
+	}
 	if err := ent.lockOps(ctx); err != nil {
+		if caller.Err() == nil {
+			err = ErrNotAcquired
+		}
 		return wait.Answer{}, err
+	}
+	if d := time.Until(ent.settles); d > 0 {
+		ent.unlockOps()
+		return wait.Answer{Again: d}, nil
 	}
 	count := ent.counted()
 	if count > 0 && s.NonReentrant {
@@ -230,15 +245,17 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 	lease := c.lease()
 	bound := c.bound(ctx)
 	sent, dl := e.now(), e.deadline(bound)
-	g, err := s.Scripts.Acquire(ctx, e, &Request{
-		Holder: ent.field, Count: count + 1, Lease: lease, Label: c.cfg.Label, Deadline: dl,
-	})
+	c.req = Request{Holder: ent.field, Count: count + 1, Lease: lease, Label: c.cfg.Label, Deadline: dl}
+	g, err := s.Scripts.Acquire(ctx, e, &c.req)
 	defer ent.unlockOps()
 	if err != nil {
 		if Sort(err) == Maybe {
 			c.doubt(count, bound)
 		}
-		return c.failed(ctx, err)
+		if ctx.Err() != nil && caller.Err() == nil {
+			return wait.Answer{}, both{ErrNotAcquired, errNoAnswer}
+		}
+		return c.failed(caller, err)
 	}
 	c.answered, c.failing, c.backoff = true, time.Time{}, 0
 	switch g.Verdict {
@@ -289,7 +306,10 @@ func (d errShort) Error() string {
 	return "the lease of " + time.Duration(d).String() + " was over before the answer came"
 }
 
-var errLate = errors.New("the request reached Redis too late")
+var (
+	errLate     = errors.New("the request reached Redis too late")
+	errNoAnswer = errors.New("Redis has not answered within the wait")
+)
 
 // lease returns the lease to ask for.
 func (c *claim) lease() time.Duration {

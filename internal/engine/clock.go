@@ -36,7 +36,8 @@ func (c *serverClock) learn(sent, got time.Time, serverMs int64) {
 // what the estimate may be off without harm.
 const clockSlack = time.Second
 
-// A Deadline tells a script until when it may act, in server time.
+// A Deadline tells a script until when it may act, in server time. The zero
+// Deadline is none.
 type Deadline struct {
 	NotAfter int64 // ms since the epoch
 	Ahead    int64 // the most by which NotAfter may lie ahead, ms; else the estimate is wrong

@@ -2,6 +2,9 @@ package engine
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -12,65 +15,124 @@ import (
 // A scriptCmd is an EVALSHA or EVAL that go-redis sends once: it asks a command
 // for NoRetry before it sends it again, in the ClusterClient too. The engine
 // decides about retries, because only it knows what a second run would do.
-type scriptCmd struct{ *redis.IntSliceCmd }
+type scriptCmd struct{ *redis.Cmd }
 
 // NoRetry tells go-redis not to repeat the command by itself.
 func (scriptCmd) NoRetry() bool { return true }
 
-// A Reply is the answer to a script.
+// A Reply is the answer to a script: an integer, which is Int, an array of
+// them, which is Ints, or another array, which is Any.
 type Reply struct {
+	Int       int64
 	Ints      []int64
+	Any       []any
 	sent, got time.Time
 }
 
 // Learn takes in the server time in ms that the script told with its answer.
 func (e *Engine) Learn(r Reply, serverMs int64) { e.server.learn(r.sent, r.got, serverMs) }
 
+// Head is how many places Eval needs at the beginning of its arguments.
+const Head = 3
+
 // Eval runs a script once, or, when the server does not know it, a second time
-// with its text. Its answer must be an array of integers.
+// with its text. args are Head empty places, that many keys, and the arguments
+// of the script. It must answer with an integer or an array.
 //
 // It returns no later than ctx ends, whatever go-redis does; then the error is
 // ctx's own, and the script may have run or may run yet. The keys must lie in
 // one slot.
-func (e *Engine) Eval(ctx context.Context, s *lua.Script, keys []string, args ...any) (Reply, error) {
+func (e *Engine) Eval(ctx context.Context, s *lua.Script, keys int, args []any) (Reply, error) {
 	if e.ring {
 		return Reply{}, both{ErrUnsupported, errRing}
 	}
-	r, err := e.eval(ctx, "evalsha", s.SHA, keys, args)
-	if isCode(err, "NOSCRIPT") {
+	args[0], args[1], args[2] = "evalsha", s.Arg(), keys
+	r, err := e.eval(ctx, s, args)
+	if err != nil && isCode(err, "NOSCRIPT") {
 		// A restart, a failover, SCRIPT FLUSH or a new node: everyday.
-		r, err = e.eval(ctx, "eval", s.Source, keys, args)
+		again := slices.Clone(args) // the first may still be read by go-redis
+		again[0], again[1] = "eval", s.Source
+		r, err = e.eval(ctx, s, again)
 	}
 	return r, err
 }
 
-func (e *Engine) eval(ctx context.Context, verb, script string, keys []string, args []any) (Reply, error) {
-	all := make([]any, 0, 3+len(keys)+len(args))
-	all = append(all, verb, script, len(keys))
-	for _, k := range keys {
-		all = append(all, k)
-	}
-	all = append(all, args...)
-	cmd := scriptCmd{redis.NewIntSliceCmd(ctx, all...)}
-	cmd.SetFirstKeyPos(3)
+func (e *Engine) eval(ctx context.Context, s *lua.Script, args []any) (Reply, error) {
+	cmd := scriptCmd{redis.NewCmd(ctx, args...)}
+	cmd.SetFirstKeyPos(Head)
 	r := Reply{sent: time.Now()}
-	err := e.process(ctx, cmd)
-	if err != nil {
+	if err := e.process(ctx, cmd); err != nil {
 		return r, err
 	}
 	r.got = time.Now()
-	r.Ints = cmd.Val()
-	return r, nil
+	switch v := cmd.Val().(type) {
+	case int64:
+		r.Int = v
+		return r, nil
+	case []any:
+		r.Ints = make([]int64, len(v))
+		for i, x := range v {
+			n, ok := x.(int64)
+			if !ok {
+				r.Ints, r.Any = nil, v
+				return r, nil
+			}
+			r.Ints[i] = n
+		}
+		return r, nil
+	}
+	return r, Unexpected(s, cmd.Val())
+}
+
+// Unexpected is the error of an answer that a script never gives.
+func Unexpected(s *lua.Script, answer any) error {
+	return fmt.Errorf("the script %s answered %v, which has no meaning", s.Name, answer)
 }
 
 // A cleanup is a context under which commands go on although the client is
 // being closed: giving back what is held.
 type cleanup struct {
 	context.Context
+	// values is whose values it has, when that is not Context.
+	values context.Context
 	// brief is set where the caller needs the answer soon and has nobody to hand
 	// the command to: it is then sent on the caller's goroutine, and read for at
 	// most returnBound.
 	brief bool
+}
+
+// Value returns what the context that it was made from says.
+func (c cleanup) Value(key any) any {
+	if c.values != nil {
+		return c.values.Value(key)
+	}
+	return c.Context.Value(key)
+}
+
+// bounds makes the contexts that bound an Unlock. Those of one moment share one
+// timer, because a timer each would be the dearest part of an Unlock.
+type bounds struct {
+	// mu guards the fields below.
+	mu      sync.Mutex
+	current context.Context
+	until   time.Time // from when on another is needed
+	cancel  context.CancelFunc
+}
+
+// share is for how long one timer serves the Unlocks that begin.
+const share = 50 * time.Millisecond
+
+// next returns a context that has the values of ctx, nothing of its
+// cancellation, and ends after bound, or up to share later.
+func (b *bounds) next(ctx context.Context, bound time.Duration) cleanup {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if now := time.Now(); now.After(b.until) {
+		// The one before it still serves those who have it, and ends by itself.
+		b.current, b.cancel = context.WithTimeout(context.Background(), bound+share)
+		b.until = now.Add(share)
+	}
+	return cleanup{Context: b.current, values: ctx, brief: true}
 }
 
 // process sends cmd and waits for its answer, for the end of ctx, or for Close.
@@ -87,7 +149,7 @@ func (e *Engine) process(ctx context.Context, cmd redis.Cmder) error {
 	closed := e.gate.closed
 	if c, ok := ctx.(cleanup); ok {
 		if c.brief && e.brief != nil {
-			return e.brief.Process(c.Context, cmd)
+			return e.brief.Process(ctx, cmd)
 		}
 		closed = nil
 	} else if ctx.Done() == nil && e.direct != nil {

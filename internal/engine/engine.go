@@ -52,6 +52,7 @@ type Engine struct {
 	lines    *wait.Lines
 	entries  entries
 	gate     gate
+	bounds   bounds
 
 	counters struct {
 		renewals, losses, rechecked, undone atomic.Uint64
@@ -94,7 +95,9 @@ func (e *Engine) ID() string { return e.cfg.ID }
 
 // HolderID returns a holder as Redis shows it: "<client id>:<number>".
 func (e *Engine) HolderID(n uint64) string {
-	return e.cfg.ID + ":" + strconv.FormatUint(n+e.offset, 10)
+	b := make([]byte, 0, 64)
+	b = append(append(b, e.cfg.ID...), ':')
+	return string(strconv.AppendUint(b, n+e.offset, 10))
 }
 
 // Verb returns how scripts publish.

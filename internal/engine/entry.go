@@ -30,12 +30,15 @@ type entry struct {
 	key    entryKey
 	holder string // "<client id>:<number>"
 	field  string // the field in the hash
+	fresh  bool   // the holder will never hold the lock again once it has let go
 	refs   int    // calls that use the entry, and 1 while it holds
 
 	// ops has a token in it while nobody changes the hold count. Whoever sends
-	// a script that does takes it, and an undo keeps it until the outcome is
-	// known, so that a script never meets the leftovers of another.
+	// a script that does takes it.
 	ops chan struct{}
+	// Guarded by ops: until when a request to give back that got no answer may
+	// still act. No acquire is sent before that, lest it meet the leftovers.
+	settles time.Time
 	// Guarded by ops: what the last release has to know.
 	label   string
 	atLeast time.Time // until when the lock stays closed, whatever happens
@@ -46,17 +49,19 @@ type entry struct {
 	holds []*Hold        // that make up the count, oldest first
 	taken chan struct{}  // closed when count becomes positive; made on demand
 	item  *watchdog.Item // watched while count is positive
+	room  watchdog.Item  // for the first item: most entries have no other
 }
 
-// enter returns the entry of a holder for s, and counts the caller in.
-func (e *Engine) enter(n uint64, s *Spec) *entry {
+// enter returns the entry of a holder for s, and counts the caller in. fresh says
+// that the holder was made for this acquisition.
+func (e *Engine) enter(n uint64, s *Spec, fresh bool) *entry {
 	k := entryKey{n, s.Key + s.Suffix}
 	e.entries.mu.Lock()
 	defer e.entries.mu.Unlock()
 	ent := e.entries.m[k]
 	if ent == nil {
 		holder := e.HolderID(n)
-		ent = &entry{engine: e, key: k, holder: holder, field: holder + s.Suffix, ops: make(chan struct{}, 1)}
+		ent = &entry{engine: e, key: k, holder: holder, field: holder + s.Suffix, fresh: fresh, ops: make(chan struct{}, 1)}
 		ent.ops <- struct{}{}
 		e.entries.m[k] = ent
 	}
@@ -85,6 +90,23 @@ func (ent *entry) leave() {
 	if ent.refs == 0 {
 		delete(es.m, ent.key)
 	}
+}
+
+// rejoin counts the caller in although ent may have left the map. It returns
+// false when another entry is in its place: the holder has gone on.
+func (ent *entry) rejoin() bool {
+	es := &ent.engine.entries
+	es.mu.Lock()
+	defer es.mu.Unlock()
+	switch es.m[ent.key] {
+	case ent:
+	case nil:
+		es.m[ent.key] = ent
+	default:
+		return false
+	}
+	ent.refs++
+	return true
 }
 
 // stay counts one more user in; the caller is one already.
@@ -135,6 +157,15 @@ func (ent *entry) lockOps(ctx context.Context) error {
 }
 
 func (ent *entry) unlockOps() { ent.ops <- struct{}{} }
+
+// unsettled notes that a request to give back was sent and not answered. The
+// caller has ops and is counted in; the entry stays for whoever comes next.
+func (ent *entry) unsettled() {
+	const d = returnBound + clockSlack
+	ent.settles = time.Now().Add(d)
+	ent.stay()
+	time.AfterFunc(d, ent.leave)
+}
 
 // counted returns the hold count.
 func (ent *entry) counted() int {
@@ -196,7 +227,8 @@ func (ent *entry) grant(s *Spec, cfg LockConfig, parent context.Context, g Grant
 	if first {
 		// A new item each time: a loss that the watchdog has found but not told
 		// yet must not be taken for a loss of this hold.
-		ent.item = &watchdog.Item{Group: s.group, Subject: ent}
+		ent.item = ent.newItem()
+		*ent.item = watchdog.Item{Group: s.group, Subject: ent}
 		if !ent.engine.watchdog.Add(ent.item, window, plan) {
 			ent.holds = nil
 			return nil
@@ -216,10 +248,26 @@ func (ent *entry) grant(s *Spec, cfg LockConfig, parent context.Context, g Grant
 	if cfg.Label != "" {
 		ent.label = cfg.Label
 	}
-	if until := h.since.Add(cfg.AtLeast); until.After(ent.atLeast) {
+	if until := h.since.Add(cfg.AtLeast); cfg.AtLeast > 0 && until.After(ent.atLeast) {
 		ent.atLeast = until
 	}
 	return h
+}
+
+// lingers returns for how long the lock must stay closed yet. The caller has ops.
+func (ent *entry) lingers() time.Duration {
+	if ent.atLeast.IsZero() {
+		return 0
+	}
+	return time.Until(ent.atLeast)
+}
+
+// newItem returns an item that was never watched.
+func (ent *entry) newItem() *watchdog.Item {
+	if ent.item == nil {
+		return &ent.room
+	}
+	return new(watchdog.Item)
 }
 
 // dropLocked takes h out of the holds.

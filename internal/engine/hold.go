@@ -43,6 +43,7 @@ type Hold struct {
 	token  int64
 	since  time.Time // when it was granted
 	target int       // of the release that is unsure
+	ret    Return    // guarded by entry.ops
 
 	// guarded by entry.mu
 	state  state

@@ -31,6 +31,11 @@ func Suffixed(name, suffix string) string {
 	return "{" + name + "}:" + suffix
 }
 
+// LabelKey returns the key of a holder's label, ours beside Redisson's.
+func LabelKey(key, holder string) string {
+	return Prefixed("latchkey_label", key) + ":" + holder
+}
+
 // CheckName returns an error that says what is wrong with the name of an
 // object, or nil. Any bytes will do, but not none.
 func CheckName(name string) error {

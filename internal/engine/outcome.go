@@ -89,6 +89,9 @@ func hasCode(text string, codes []string) bool {
 
 // isCode reports whether err is Redis's error with that code.
 func isCode(err error, code string) bool {
+	if err == nil {
+		return false
+	}
 	var reply redis.Error
 	return errors.As(err, &reply) && hasCode(reply.Error(), []string{code})
 }

@@ -22,9 +22,13 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		return h.closedErr("unlock")
 	}
 	defer e.gate.leave()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.UnlockTimeout)
-	defer cancel()
-	if err := ent.lockOps(ctx); err != nil {
+	// Counted in, so that a Lock by the same holder meets this entry.
+	if !ent.rejoin() {
+		return h.NotHeld("unlock")
+	}
+	defer ent.leave()
+	bounded := e.bounds.next(ctx, e.cfg.UnlockTimeout)
+	if err := ent.lockOps(bounded); err != nil {
 		return e.Wrap("unlock", h.spec, err)
 	}
 	target, trusted, err := h.giveUp()
@@ -32,7 +36,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		ent.unlockOps()
 		return e.Wrap("unlock", h.spec, err)
 	}
-	err = h.giveBack(cleanup{ctx, true}, target, trusted)
+	err = h.giveBack(bounded, target, trusted)
 	if err == nil {
 		if f := e.cfg.Hooks.Released; f != nil {
 			f(h.spec.Kind, h.spec.Name, time.Since(h.since))
@@ -89,12 +93,12 @@ func (h *Hold) giveUp() (target int, trusted bool, err error) {
 	return h.target, true, nil
 }
 
-// giveBack tells Redis. It has the entry's ops and sees to it that they are
-// given back when no request of its can have an effect any more.
+// giveBack tells Redis. It has the entry's ops and gives them back.
 func (h *Hold) giveBack(ctx cleanup, target int, trusted bool) error {
 	e, ent, s := h.entry.engine, h.entry, h.spec
-	ret := Return{Holder: ent.field, Count: target, Label: ent.label}
-	if left := time.Until(ent.atLeast); target == 0 && left >= time.Millisecond {
+	ret := &h.ret
+	*ret = Return{Holder: ent.field, Count: target, Label: ent.label}
+	if left := ent.lingers(); target == 0 && left >= time.Millisecond {
 		// The key lapses by itself, in the name of a holder that nobody is: this
 		// one may ask again and must be refused like anybody else.
 		ret.Linger, ret.LingerAs = left, e.HolderID(NewHolder())+s.Suffix
@@ -103,9 +107,12 @@ func (h *Hold) giveBack(ctx cleanup, target int, trusted bool) error {
 	maybe := !trusted // an earlier request may have been carried out
 	retry := newRetrier(e.cfg.UnlockTimeout)
 	for {
-		v, err := e.returnOnce(ctx, s, &ret)
+		v, err := e.returnOnce(ctx, ent, s, ret)
 		switch {
 		case err == nil && (v == Granted || v == Already), err == nil && v == Gone && maybe:
+			if !trusted {
+				h.mark(released)
+			}
 			ent.unlockOps()
 			return nil
 		case err == nil && v == Gone:
@@ -121,26 +128,31 @@ func (h *Hold) giveBack(ctx cleanup, target int, trusted bool) error {
 			break
 		}
 	}
-	h.markUnsure()
+	h.mark(unsure)
 	if maybe {
 		// The last request may act until its deadline. Nobody waits for that but
-		// a later call of the same holder.
-		time.AfterFunc(returnBound+clockSlack, ent.unlockOps)
-		return inDoubt{last}
+		// a later acquire of the same holder.
+		ent.unsettled()
+		last = inDoubt{last}
 	}
 	ent.unlockOps()
 	return last
 }
 
 // returnOnce sends one request to give back.
-func (e *Engine) returnOnce(ctx cleanup, s *Spec, ret *Return) (Verdict, error) {
-	ret.Deadline = e.deadline(returnBound)
+func (e *Engine) returnOnce(ctx cleanup, ent *entry, s *Spec, ret *Return) (Verdict, error) {
+	if !ent.fresh {
+		ret.Deadline = e.deadline(returnBound)
+	}
+	if at, ok := ctx.Deadline(); ok && time.Until(at) < returnBound {
+		ctx.brief = false // it could outlast the unlock timeout
+	}
 	if ctx.brief && e.brief != nil {
 		return s.Scripts.Release(ctx, e, ret)
 	}
 	once, cancel := context.WithTimeout(ctx, returnBound)
 	defer cancel()
-	return s.Scripts.Release(cleanup{once, false}, e, ret)
+	return s.Scripts.Release(cleanup{Context: once}, e, ret)
 }
 
 // markLost notes that Redis did not know of h any more when it was given back.
@@ -159,11 +171,11 @@ func (h *Hold) markLost() {
 	}
 }
 
-// markUnsure notes that h may still stand in Redis, so that Unlock may be tried
-// again.
-func (h *Hold) markUnsure() {
+// mark notes what has become of h: unsure while it may still stand in Redis, so
+// that Unlock may be tried again, and released once it does not.
+func (h *Hold) mark(st state) {
 	h.entry.mu.Lock()
-	h.state = unsure
+	h.state = st
 	h.entry.mu.Unlock()
 }
 
@@ -215,7 +227,7 @@ func (e *Engine) releaseAll(ctx context.Context) error {
 				if err := h.entry.lockOps(ctx); err != nil {
 					continue
 				}
-				if err := h.giveBack(cleanup{ctx, true}, 0, true); err != nil && !errors.Is(err, ErrNotHeld) {
+				if err := h.giveBack(cleanup{Context: ctx, brief: true}, 0, true); err != nil && !errors.Is(err, ErrNotHeld) {
 					mu.Lock()
 					errs = append(errs, e.Wrap("close", h.spec, err))
 					mu.Unlock()
@@ -243,7 +255,7 @@ func (e *Engine) undo(c *claim) {
 	go func() {
 		defer e.gate.leave()
 		defer c.entry.leave()
-		ctx := cleanup{e.gate.late, false}
+		ctx := cleanup{Context: e.gate.late}
 		for step := 0; !e.undone(ctx, c); step++ {
 			if !sleep(ctx, undoSteps[min(step, len(undoSteps)-1)]) {
 				return
@@ -265,12 +277,11 @@ func (e *Engine) undone(ctx cleanup, c *claim) bool {
 		ent.unlockOps()
 		return past
 	}
-	v, err := e.returnOnce(ctx, s, &Return{Holder: ent.field, Count: c.base})
+	v, err := e.returnOnce(ctx, ent, s, &Return{Holder: ent.field, Count: c.base})
 	if Sort(err) == Maybe {
-		time.AfterFunc(returnBound+clockSlack, ent.unlockOps)
-	} else {
-		ent.unlockOps()
+		ent.unsettled()
 	}
+	ent.unlockOps()
 	switch {
 	case err != nil:
 		return Sort(err) == Never || time.Now().After(c.until.Add(c.lease()))
@@ -300,16 +311,20 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // A retrier spaces out requests that fail in passing.
 type retrier struct {
-	until time.Time
-	pause time.Duration
+	patience time.Duration
+	until    time.Time // set by the first failure
+	pause    time.Duration
 }
 
-func newRetrier(patience time.Duration) *retrier {
-	return &retrier{until: time.Now().Add(patience), pause: retryFirst}
+func newRetrier(patience time.Duration) retrier {
+	return retrier{patience: patience, pause: retryFirst}
 }
 
 // after sleeps before the next try, or returns why there is none.
 func (r *retrier) after(ctx context.Context, err error) error {
+	if r.until.IsZero() {
+		r.until = time.Now().Add(r.patience)
+	}
 	d := r.pause - time.Duration(rand.Int64N(int64(r.pause/2)))
 	if time.Now().Add(d).After(r.until) || !sleep(ctx, d) {
 		if err == nil {

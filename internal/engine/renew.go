@@ -23,7 +23,7 @@ func (e *Engine) renew(ctx context.Context, _ string, batch []watchdog.Renewal) 
 	if len(asked) == 0 {
 		return results
 	}
-	got, err := e.renewAll(cleanup{ctx, false}, scripts, asked)
+	got, err := e.renewAll(cleanup{Context: ctx}, scripts, asked)
 	e.counters.renewals.Add(uint64(len(asked)))
 	for i, s := range specs {
 		if s != nil && len(got) > 0 {

@@ -136,6 +136,9 @@ func (f LockOptionFunc) apply(c *LockConfig) { f(c) }
 
 // NewLockConfig applies opts.
 func NewLockConfig[O LockOption](opts []O) LockConfig {
+	if len(opts) == 0 {
+		return LockConfig{}
+	}
 	var c LockConfig
 	for _, o := range opts {
 		o.apply(&c)

@@ -129,9 +129,10 @@ func TestServersDieWithProcess(t *testing.T) {
 	if _, ok := redistest.Find(); !ok {
 		t.Skip("no redis-server")
 	}
-	cmd := exec.Command(os.Args[0], "-test.run=^TestServersDieWithProcess$", "-test.v")
-	cmd.Env = append(os.Environ(), "REDISTEST_CHILD=1")
-	cmd.Dir = t.TempDir()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(self, "-test.run=^TestServersDieWithProcess$", "-test.v")
+	cmd.Env = append(os.Environ(), "REDISTEST_CHILD=1", "TMPDIR="+t.TempDir())
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())

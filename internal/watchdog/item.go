@@ -43,6 +43,7 @@ type Item struct {
 	limited  bool
 	nextTry  Instant // when the next renewal is due
 	inFlight bool    // a renewal is under way
+	queued   bool    // a renewal is due and waits for one that is under way
 	due      Instant // when the loop must look at the item next
 	index    int     // place in the heap, counted from 1; 0 when not in it
 }
@@ -67,18 +68,24 @@ func (it *Item) renewal(at Instant) time.Duration {
 
 // worth says whether a renewal at that moment would gain anything: just after
 // one, and near the end of a limited item, only the margins would be won back.
+// When the window is over it would only keep others out.
 func (it *Item) worth(at Instant) bool {
-	return it.lease > 0 && it.renewal(at)-it.window.Remaining(at) > it.lease/20
+	left := it.window.Remaining(at)
+	return it.lease > 0 && left > 0 && it.renewal(at)-left > it.lease/20
+}
+
+// renewIn returns how long it is until the next renewal is due; less than 0 when
+// it is late. Of a window that is longer than the lease, as after Extend, as much
+// is used up first as brings it down to a lease of which a third is over.
+func (it *Item) renewIn(now Instant) time.Duration {
+	return max(-now.Since(it.nextTry), it.window.Remaining(now)-it.lease/3*2)
 }
 
 // scheduleLocked sets due: the next renewal, or the end of the window.
 func (it *Item) scheduleLocked(now Instant) {
 	wait := it.window.Remaining(now)
-	if !it.inFlight {
-		next := it.nextTry
-		if next.before(now) {
-			next = now
-		}
+	if !it.inFlight && !it.queued {
+		next := now.Add(max(it.renewIn(now), 0))
 		if it.worth(next) {
 			wait = min(wait, -now.Since(next))
 		}

@@ -17,8 +17,6 @@ const (
 	tick = time.Second
 	// jump is by how much the clocks must disagree to be looked at.
 	jump = 250 * time.Millisecond
-	// busyRetry is how soon a renewal that found no free slot is tried again.
-	busyRetry = 20 * time.Millisecond
 	// callBound is the longest that one renewal may take; never more than a
 	// sixth of the shortest lease in it.
 	callBound = 3 * time.Second
@@ -38,9 +36,11 @@ type Watchdog struct {
 	// mu guards the fields below.
 	mu      sync.Mutex
 	items   dueHeap
+	queue   []*Item // due, when as many renewals were under way as may be
 	armed   Instant // when the loop will look next
-	looked  Instant // when it looked last
+	agreed  Instant // when every item was last scheduled by both clocks
 	flying  int     // renewals under way
+	added   bool    // something was, since the loop looked last
 	started bool
 	closed  bool
 
@@ -66,7 +66,7 @@ func (w *Watchdog) Close() {
 	for _, it := range w.items {
 		it.index = 0
 	}
-	w.items = nil
+	w.items, w.queue = nil, nil
 	w.mu.Unlock()
 	w.cancel()
 	w.done.Wait()
@@ -97,12 +97,13 @@ func (w *Watchdog) Add(it *Item, window Window, plan Plan) bool {
 		return false
 	}
 	it.window = window
-	it.inFlight = false
+	w.added = true
+	it.inFlight, it.queued = false, false
 	w.planLocked(it, plan, now)
 	heap.Push(&w.items, it)
 	if !w.started {
 		w.started = true
-		w.looked, w.armed = now, it.due
+		w.agreed, w.armed = now, it.due
 		w.done.Go(w.loop)
 	}
 	w.nudgeLocked(it)
@@ -221,12 +222,17 @@ func (w *Watchdog) step() time.Duration {
 	var lost []loss
 	for len(w.items) > 0 && !now.before(w.items[0].due) {
 		it := w.items[0]
+		it.scheduleLocked(now) // the clocks may have moved apart a little
 		switch {
+		case now.before(it.due):
+			heap.Fix(&w.items, 0)
 		case it.window.Remaining(now) <= 0:
 			heap.Pop(&w.items)
 			lost = append(lost, loss{it, WindowOver})
 		case w.flying == maxInFlight:
-			it.nextTry = now.Add(busyRetry)
+			// run sends it; until then only the end of its window is due.
+			it.queued = true
+			w.queue = append(w.queue, it)
 			it.scheduleLocked(now)
 			heap.Fix(&w.items, 0)
 		default:
@@ -235,11 +241,15 @@ func (w *Watchdog) step() time.Duration {
 	}
 	wait := tick
 	if len(w.items) == 0 {
-		// Nothing to watch: sleep until Add says otherwise.
-		wait = time.Hour
+		// Nothing to watch: sleep until Add says otherwise, but not between the
+		// holds of a lock that is taken and freed all the time.
+		if !w.added {
+			wait = time.Hour
+		}
 	} else if until := -now.Since(w.items[0].due); until < wait {
 		wait = max(until, 0)
 	}
+	w.added = false
 	w.armed = now.Add(wait)
 	w.mu.Unlock()
 	for _, l := range lost {
@@ -251,11 +261,11 @@ func (w *Watchdog) step() time.Duration {
 // noticeJumpLocked looks at every item again when one clock has moved and the
 // other has not: the machine slept, or somebody set the time.
 func (w *Watchdog) noticeJumpLocked(now Instant) {
-	apart := now.wall.Sub(w.looked.wall) - (now.mono - w.looked.mono)
-	w.looked = now
+	apart := now.wall.Sub(w.agreed.wall) - (now.mono - w.agreed.mono)
 	if apart.Abs() < jump {
 		return
 	}
+	w.agreed = now
 	for _, it := range w.items {
 		it.scheduleLocked(now)
 	}
@@ -266,30 +276,44 @@ func (w *Watchdog) noticeJumpLocked(now Instant) {
 // Filling up with items that are not due yet keeps the number of scripts at one
 // for each hundred holds and period, however the holds are spread over time.
 func (w *Watchdog) sendLocked(first *Item, now Instant) {
-	batch := make([]Renewal, 0, min(BatchSize, len(w.items)))
-	bound := callBound
-	take := func(it *Item) {
-		lease := it.renewal(now)
-		batch = append(batch, Renewal{Item: it, Lease: lease, Late: now.Since(it.nextTry)})
-		bound = min(bound, it.lease/6)
-		it.inFlight = true
-		it.scheduleLocked(now)
-	}
-	take(first)
-	for i := 0; i < min(len(w.items), scanLimit) && len(batch) < BatchSize; i++ {
-		it := w.items[i]
-		if it.Group == first.Group && !it.inFlight && it.worth(now) {
-			take(it)
+	items := append(make([]*Item, 0, min(BatchSize, len(w.items))), first)
+	fill := func(from []*Item) {
+		for i := 0; i < min(len(from), scanLimit) && len(items) < BatchSize; i++ {
+			it := from[i]
+			if it.index > 0 && it != first && it.Group == first.Group && !it.inFlight && it.worth(now) {
+				items = append(items, it)
+				it.inFlight = true
+			}
 		}
 	}
-	// Each of them moved in the heap; one pass puts all of them right.
-	if len(batch) > 1 {
-		heap.Init(&w.items)
-	} else {
-		heap.Fix(&w.items, first.index-1)
+	fill(w.queue)
+	fill(w.items)
+
+	batch := make([]Renewal, 0, len(items))
+	bound := callBound
+	for _, it := range items {
+		batch = append(batch, Renewal{Item: it, Lease: it.renewal(now), Late: max(-it.renewIn(now), 0)})
+		bound = min(bound, it.lease/6)
+		it.inFlight, it.queued = true, false
+		it.scheduleLocked(now)
+		heap.Fix(&w.items, it.index-1)
 	}
 	w.flying++
 	w.done.Go(func() { w.run(first.Group, batch, now, max(bound, time.Millisecond)) })
+}
+
+// sendQueuedLocked sends off the first item that waits for a slot.
+func (w *Watchdog) sendQueuedLocked(now Instant) {
+	for len(w.queue) > 0 {
+		it := w.queue[0]
+		w.queue[0], w.queue = nil, w.queue[1:]
+		// It may have been given back or lost meanwhile, or sent with others.
+		if it.index > 0 && it.queued {
+			w.sendLocked(it, now)
+			return
+		}
+	}
+	w.queue = nil
 }
 
 // run carries one renewal out and files its results.
@@ -322,6 +346,7 @@ func (w *Watchdog) run(group string, batch []Renewal, sent Instant, bound time.D
 		it.scheduleLocked(now)
 		heap.Fix(&w.items, it.index-1)
 	}
+	w.sendQueuedLocked(now)
 	again := len(w.items) > 0 && w.items[0].due.before(w.armed)
 	w.mu.Unlock()
 	for _, l := range lost {

@@ -14,28 +14,29 @@
 -- ARGV[6]   '1' when every new hold takes a fencing token (may be absent)
 -- ARGV[7]   label, kept as long as the lease (may be absent)
 --
--- Returns {1, lease left ms, server ms, token}  the holder has that hold count
+-- Returns server ms                            granted, for that lease, without a token
+--         {1, lease left ms, server ms, token}  granted: the holder has that hold count
 --         {0, lease left ms, server ms, 0}      another holder has it; -1: no lease
 --         {-1, 0, server ms, 0}                 the holder has lost what it would re-enter
 --         {-2, 0, server ms, 0}                 too late; nothing was changed
 local lock, holder, count, lease = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local notafter, ahead = tonumber(ARGV[4]), tonumber(ARGV[5])
-local fenced, label = ARGV[6] == '1', ARGV[7]
+local notafter, ahead, fenced, label = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1', ARGV[7]
+local call = redis.call
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local time = call('TIME')
+local now = time[1] * 1000 + time[2] / 1000
 if now > notafter or notafter - now > ahead then
   return {-2, 0, now, 0}
 end
 
 local mine = false
-local left = redis.call('PTTL', lock)
+local left = call('PTTL', lock)
 if left == -2 then
   if count > 1 then
     return {-1, 0, now, 0}
   end
 else
-  mine = redis.call('HGET', lock, holder)
+  mine = call('HGET', lock, holder)
   if not mine then
     return {0, left, now, 0}
   end
@@ -43,15 +44,14 @@ end
 
 local token = 0
 if fenced then
-  local last = tonumber(redis.call('GET', KEYS[2]) or 0)
-  token = last
+  token = tonumber(call('GET', KEYS[2]) or 0)
   if tonumber(mine) ~= count then
-    token = math.max(last + 1, time[1] * 1000000 + time[2])
-    redis.call('SET', KEYS[2], string.format('%.0f', token))
+    token = math.max(token + 1, time[1] * 1000000 + time[2])
+    call('SET', KEYS[2], string.format('%.0f', token))
   end
 end
 
-redis.call('HSET', lock, holder, count)
+call('HSET', lock, holder, count)
 if left < lease then
   -- A lock without a lease would be held for ever, so a server that lets us
   -- write but not expire gets its key back.
@@ -66,5 +66,8 @@ if left < lease then
 end
 if label and label ~= '' then
   redis.pcall('SET', KEYS[#KEYS], label, 'PX', left)
+end
+if not mine and not fenced then
+  return now
 end
 return {1, left, now, token}

@@ -6,59 +6,69 @@
 -- KEYS[2]   the holder's label, when it has one (may be absent)
 -- ARGV[1]   holder
 -- ARGV[2]   hold count to reach
--- ARGV[3]   not after: server time, ms since the epoch
+-- ARGV[3]   not after: server time, ms since the epoch; 0: whenever it comes,
+--           for a holder that will never hold the lock again
 -- ARGV[4]   the most by which ARGV[3] may lie ahead, ms
 -- ARGV[5]   Redis channel of the lock
 -- ARGV[6]   how to publish: 'PUBLISH', 'SPUBLISH', 'BOTH' or 'NONE'
 -- ARGV[7]   ms for which a freed lock stays closed, 0 for not at all (may be absent)
 -- ARGV[8]   the holder in whose name it stays closed, when ARGV[7] is above 0
 --
--- Returns {1, holds left, server ms}  brought down; at 0 the lock is free
+-- Returns 1                           freed
+--         {1, holds left, server ms}  brought down, but not freed for others
 --         {2, holds left, server ms}  it was that low already; nothing was changed
 --         {-1, 0, server ms}          the holder does not hold the lock
 --         {-2, 0, server ms}          too late; nothing was changed
-local lock, holder, count = KEYS[1], ARGV[1], tonumber(ARGV[2])
-local notafter, ahead, channel, verb = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6]
-local linger = tonumber(ARGV[7] or 0)
+--         the server ms are 0 when ARGV[3] is
+local lock, holder, count, notafter = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local ahead, channel, verb, linger = ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7] or 0)
+local call = redis.call
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > notafter or notafter - now > ahead then
-  return {-2, 0, now}
+local now = 0
+if notafter > 0 then
+  local time = call('TIME')
+  now = time[1] * 1000 + time[2] / 1000
+  if now > notafter or notafter - now > tonumber(ahead) then
+    return {-2, 0, now}
+  end
 end
 
-local held = tonumber(redis.call('HGET', lock, holder) or 0)
+if count == 0 and linger == 0 then
+  -- The last field of a hash takes the key with it.
+  if call('HDEL', lock, holder) == 0 then
+    return {-1, 0, now}
+  end
+  if KEYS[2] then
+    redis.pcall('DEL', KEYS[2])
+  end
+  if verb == 'PUBLISH' or verb == 'BOTH' then
+    redis.pcall('PUBLISH', channel, '0')
+  end
+  if verb == 'SPUBLISH' or verb == 'BOTH' then
+    redis.pcall('SPUBLISH', channel, '0')
+  end
+  return 1
+end
+
+local held = tonumber(call('HGET', lock, holder) or 0)
 if held == 0 then
   return {-1, 0, now}
 end
 if held <= count then
   return {2, held, now}
 end
-if count > 0 or linger > 0 then
-  -- PEXPIRE is allowed at the memory limit, and once it has run HSET is too.
-  local left = linger
-  if count > 0 then
-    left = redis.call('PTTL', lock)
-  end
-  if left > 0 then
-    redis.call('PEXPIRE', lock, left)
-  end
-  if count > 0 then
-    redis.call('HSET', lock, holder, count)
-    return {1, count, now}
-  end
-  redis.call('HSET', lock, ARGV[8], 1)
-  redis.call('HDEL', lock, holder)
-  return {1, 0, now}
+-- PEXPIRE is allowed at the memory limit, and once it has run HSET is too.
+local left = linger
+if count > 0 then
+  left = call('PTTL', lock)
 end
-redis.call('DEL', lock)
-if KEYS[2] then
-  redis.pcall('DEL', KEYS[2])
+if left > 0 then
+  call('PEXPIRE', lock, left)
 end
-if verb == 'PUBLISH' or verb == 'BOTH' then
-  redis.pcall('PUBLISH', channel, '0')
+if count > 0 then
+  call('HSET', lock, holder, count)
+else
+  call('HSET', lock, ARGV[8], 1)
+  call('HDEL', lock, holder)
 end
-if verb == 'SPUBLISH' or verb == 'BOTH' then
-  redis.pcall('SPUBLISH', channel, '0')
-end
-return {1, 0, now}
+return {1, count, now}

@@ -1,0 +1,357 @@
+package locktest
+
+import (
+	"context"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey"
+)
+
+// leaseRules are about time, and run in fake time alone.
+var leaseRules = []rule{
+	{name: "the watchdog keeps a hold for hours", test: keeps},
+	{name: "a fixed lease is lost before others get in", test: fixedLease},
+	{name: "a lost hold is not held", test: afterLoss},
+	{name: "ForceUnlock is noticed within one renewal", test: forceNoticed},
+	{name: "a key taken by somebody else is noticed within one renewal", test: takeoverNoticed},
+	{name: "a nested lease never shortens the outer one", test: nestedShorter, skip: reentrantOnly},
+	{name: "a nested lease prolongs, and its Unlock leaves the lease", test: nestedLonger, skip: reentrantOnly},
+	{name: "the watchdog wins over a nested lease", test: nestedUnderWatchdog, skip: reentrantOnly},
+	{name: "a nested hold of the watchdog is renewed while it lasts", test: nestedWatchdog, skip: reentrantOnly},
+	{name: "nested holds are lost together", test: lostTogether, skip: reentrantOnly},
+	{name: "MaxHold bounds the watchdog", test: maxHold},
+	{name: "MaxHold beyond the lease is renewed until then", test: maxHoldShort},
+	{name: "HoldAtLeast keeps the lock closed", test: holdAtLeast},
+	{name: "HoldAtLeast that is over changes nothing", test: holdAtLeastOver},
+	{name: "HoldAtLeast outlasts Close", test: holdAtLeastClose},
+	{name: "Extend of a fixed lease moves the loss", test: extendMoves},
+	{name: "Remaining falls with time and with a renewal rises", test: remaining},
+	{name: "Do joins the end of the lease", test: doLeaseOver},
+	{name: "a waiter gets in when a dead holder's lease ends", test: deadHolder},
+	{name: "options that contradict each other are refused", test: contradictions},
+}
+
+// window is for how long a lease is believed in.
+func window(lease time.Duration) time.Duration { return lease - lease/100 - 2*time.Millisecond }
+
+func (e *env) sleepFor(d time.Duration) { e.bubble.Advance(d) }
+
+func keeps(e *env) {
+	c := e.client()
+	l := e.kind.new(c, e.name)
+	h := e.must(l.Lock(e.ctx))
+	for range 120 {
+		e.sleepFor(time.Minute)
+		require.Greater(e, e.ttl(l), 20*time.Second-2, "TTL")
+		require.Greater(e, h.Remaining(), 19*time.Second, "Remaining")
+	}
+	require.NoError(e, h.Context().Err())
+	e.open(h)
+	// Every 10 s for two hours; the last one is due now.
+	require.InDelta(e, 720, c.Stats().Renewals, 1, "Renewals")
+	e.unlock(h)
+	n := c.Stats().Renewals
+	e.sleepFor(time.Minute)
+	require.Equal(e, n, c.Stats().Renewals, "Renewals after Unlock")
+}
+
+func fixedLease(e *env) {
+	l, c := e.lock(), e.client()
+	other := e.kind.new(c, e.name)
+	const lease = 10 * time.Second
+	start := time.Now()
+	h := e.must(l.Lock(e.ctx, latchkey.Lease(lease)))
+	require.Equal(e, lease, e.ttl(l), "TTL")
+	got := e.lockLater(e.ctx, other)
+	<-h.Lost()
+	require.Equal(e, window(lease), time.Since(start), "when it was lost")
+	require.ErrorIs(e, context.Cause(h.Context()), latchkey.ErrLeaseLost, "cause")
+	e.locked(l, true)
+	out := receive(e, "the lock", got)
+	e.must(out.hold, out.err)
+	require.GreaterOrEqual(e, out.at.Sub(start), lease, "when the other got in")
+	require.LessOrEqual(e, out.at.Sub(start), lease+2*time.Millisecond+e.sleep, "when the other got in")
+	e.isLost(h.Unlock(e.ctx))
+	e.locked(other, true)
+	e.unlock(out.hold)
+}
+
+func afterLoss(e *env) {
+	c := e.client()
+	l := e.kind.new(c, e.name)
+	ctx := latchkey.WithHolder(e.ctx)
+	h := e.must(l.Lock(ctx, latchkey.Lease(time.Second)))
+	<-h.Lost()
+	e.isLost(h.Unlock(e.ctx))
+	e.isLost(h.Unlock(e.ctx))
+	e.isLost(h.Extend(e.ctx, time.Second))
+	require.ErrorIs(e, l.Unlock(ctx), latchkey.ErrNotHeld, "Unlock by the holder")
+	require.Zero(e, h.Remaining(), "Remaining")
+	require.EqualValues(e, 1, c.Stats().Losses, "Losses")
+	require.Zero(e, c.Stats().Held, "Held")
+	got, err := l.Lock(h.Context())
+	require.Error(e, err, "Lock under the Context of a lost Hold")
+	require.Nil(e, got)
+	e.sleepFor(time.Second)
+	e.unlock(e.must(l.Lock(ctx)))
+}
+
+func forceNoticed(e *env) {
+	l, other := e.lock(), e.lock()
+	start := time.Now()
+	h := e.must(l.Lock(e.ctx))
+	e.sleepFor(3 * time.Second)
+	_, err := other.ForceUnlock(e.ctx)
+	require.NoError(e, err)
+	<-h.Context().Done()
+	require.Equal(e, 10*time.Second, time.Since(start), "when it was noticed")
+	<-h.Lost()
+	require.ErrorIs(e, context.Cause(h.Context()), latchkey.ErrLeaseLost)
+	e.isLost(h.Unlock(e.ctx))
+}
+
+func takeoverNoticed(e *env) {
+	l, other := e.lock(), e.lock()
+	h := e.must(l.Lock(e.ctx))
+	_, err := other.ForceUnlock(e.ctx)
+	require.NoError(e, err)
+	successor := e.must(other.TryLock(e.ctx))
+	select {
+	case <-h.Lost():
+	case <-time.After(10*time.Second + time.Millisecond):
+		require.FailNow(e, "not lost within one renewal")
+	}
+	e.sleepFor(time.Hour)
+	require.NoError(e, successor.Context().Err(), "the successor's Context")
+	e.unlock(successor)
+}
+
+func nestedShorter(e *env) {
+	l := e.lock()
+	start := time.Now()
+	outer := e.must(l.Lock(e.ctx, latchkey.Lease(time.Minute)))
+	inner := e.must(l.Lock(outer.Context(), latchkey.Lease(time.Second)))
+	require.Equal(e, time.Minute, e.ttl(l), "TTL after the nested Lock")
+	e.sleepFor(5 * time.Second)
+	require.NoError(e, inner.Context().Err(), "with two holds the longer lease wins")
+	e.unlock(inner)
+	require.Equal(e, 55*time.Second, e.ttl(l), "TTL after the nested Unlock")
+	<-outer.Lost()
+	require.Equal(e, window(time.Minute), time.Since(start), "when it was lost")
+}
+
+func nestedLonger(e *env) {
+	l := e.lock()
+	start := time.Now()
+	outer := e.must(l.Lock(e.ctx, latchkey.Lease(time.Second)))
+	inner := e.must(l.Lock(outer.Context(), latchkey.Lease(time.Minute)))
+	require.Equal(e, time.Minute, e.ttl(l), "TTL after the nested Lock")
+	e.sleepFor(5 * time.Second)
+	e.open(outer)
+	e.unlock(inner)
+	require.Equal(e, 55*time.Second, e.ttl(l), "TTL after the nested Unlock")
+	<-outer.Lost()
+	require.Equal(e, window(time.Minute), time.Since(start), "when it was lost")
+}
+
+func nestedUnderWatchdog(e *env) {
+	l := e.lock()
+	outer := e.must(l.Lock(e.ctx))
+	inner := e.must(l.Lock(outer.Context(), latchkey.Lease(time.Second)))
+	e.sleepFor(10 * time.Minute)
+	e.open(inner)
+	e.open(outer)
+	e.unlock(inner)
+	e.sleepFor(10 * time.Minute)
+	e.open(outer)
+	e.unlock(outer)
+	e.locked(l, false)
+}
+
+func nestedWatchdog(e *env) {
+	l := e.lock()
+	outer := e.must(l.Lock(e.ctx, latchkey.Lease(time.Second)))
+	inner := e.must(l.Lock(outer.Context()))
+	e.sleepFor(10 * time.Minute)
+	e.open(outer)
+	left := e.ttl(l)
+	e.unlock(inner)
+	require.Equal(e, left, e.ttl(l), "TTL after the nested Unlock")
+	unlocked := time.Now()
+	<-outer.Lost()
+	require.LessOrEqual(e, time.Since(unlocked), left, "nobody renews it any more")
+}
+
+func lostTogether(e *env) {
+	l := e.lock()
+	outer := e.must(l.Lock(e.ctx, latchkey.Lease(time.Second)))
+	inner := e.must(l.Lock(outer.Context(), latchkey.Lease(time.Second)))
+	<-inner.Lost()
+	<-outer.Lost()
+	e.isLost(inner.Unlock(e.ctx))
+	e.isLost(outer.Unlock(e.ctx))
+}
+
+func maxHold(e *env) {
+	l := e.lock()
+	start := time.Now()
+	h := e.must(l.Lock(e.ctx, latchkey.MaxHold(5*time.Minute)))
+	e.sleepFor(4 * time.Minute)
+	e.open(h)
+	<-h.Lost()
+	require.LessOrEqual(e, time.Since(start), 5*time.Minute, "when it was lost")
+	require.Greater(e, time.Since(start), 5*time.Minute-4*time.Second, "when it was lost")
+	require.ErrorIs(e, context.Cause(h.Context()), latchkey.ErrLeaseLost)
+	e.sleepFor(5*time.Minute - time.Since(start))
+	e.locked(l, false)
+	e.isLost(h.Unlock(e.ctx))
+}
+
+func maxHoldShort(e *env) {
+	l := e.lock()
+	start := time.Now()
+	h := e.must(l.Lock(e.ctx, latchkey.MaxHold(5*time.Second)))
+	require.Equal(e, 5*time.Second, e.ttl(l), "TTL: no more than MaxHold")
+	<-h.Lost()
+	require.LessOrEqual(e, time.Since(start), 5*time.Second, "when it was lost")
+	require.Greater(e, time.Since(start), 4500*time.Millisecond, "when it was lost")
+	// A hold that is given back in time is like any other.
+	e.sleepFor(time.Second)
+	h = e.must(l.Lock(e.ctx, latchkey.MaxHold(time.Hour)))
+	e.sleepFor(time.Minute)
+	e.unlock(h)
+	e.locked(l, false)
+}
+
+func holdAtLeast(e *env) {
+	l, c := e.lock(), e.client()
+	other := e.kind.new(c, e.name)
+	ctx := latchkey.WithHolder(e.ctx)
+	start := time.Now()
+	h := e.must(l.Lock(ctx, latchkey.HoldAtLeast(time.Minute)))
+	got := e.lockLater(e.ctx, other)
+	e.sleepFor(12 * time.Second)
+	require.NoError(e, h.Unlock(e.ctx))
+	require.ErrorIs(e, h.Context().Err(), context.Canceled, "Context")
+	require.NotErrorIs(e, context.Cause(h.Context()), latchkey.ErrLeaseLost, "cause")
+	e.open(h)
+	require.ErrorIs(e, h.Unlock(e.ctx), latchkey.ErrNotHeld, "a second Unlock")
+	e.locked(l, true)
+	e.count(ctx, l, 0)
+	require.Equal(e, 48*time.Second, e.ttl(l), "TTL")
+	again, err := l.TryLock(ctx)
+	e.refused(again, err, latchkey.ErrNotAcquired)
+	out := receive(e, "the lock", got)
+	e.must(out.hold, out.err)
+	require.GreaterOrEqual(e, out.at.Sub(start), time.Minute, "when the other got in")
+	require.LessOrEqual(e, out.at.Sub(start), time.Minute+2*time.Millisecond+e.sleep, "when the other got in")
+	e.unlock(out.hold)
+}
+
+func holdAtLeastOver(e *env) {
+	l := e.lock()
+	h := e.must(l.Lock(e.ctx, latchkey.HoldAtLeast(time.Minute)))
+	e.sleepFor(time.Minute)
+	e.unlock(h)
+	e.locked(l, false)
+
+	h = e.must(l.Lock(e.ctx, latchkey.HoldAtLeast(time.Second), latchkey.Lease(2*time.Second)))
+	e.unlock(h)
+	require.Equal(e, time.Second, e.ttl(l), "TTL")
+	e.sleepFor(time.Second)
+	e.locked(l, false)
+}
+
+func holdAtLeastClose(e *env) {
+	c, other := e.client(), e.lock()
+	e.must(e.kind.new(c, e.name).Lock(e.ctx, latchkey.HoldAtLeast(time.Minute)))
+	e.sleepFor(10 * time.Second)
+	require.NoError(e, c.Close())
+	require.Equal(e, 50*time.Second, e.ttl(other), "TTL after Close")
+	e.sleepFor(50 * time.Second)
+	e.locked(other, false)
+}
+
+func extendMoves(e *env) {
+	l := e.lock()
+	h := e.must(l.Lock(e.ctx, latchkey.Lease(10*time.Second)))
+	e.sleepFor(5 * time.Second)
+	extended := time.Now()
+	require.NoError(e, h.Extend(e.ctx, time.Minute))
+	require.Equal(e, time.Minute, e.ttl(l), "TTL")
+	require.Equal(e, window(time.Minute), h.Remaining(), "Remaining")
+	<-h.Lost()
+	require.Equal(e, window(time.Minute), time.Since(extended), "when it was lost")
+
+	// One that the watchdog renews stays so.
+	e.sleepFor(time.Minute)
+	h = e.must(l.Lock(e.ctx))
+	require.NoError(e, h.Extend(e.ctx, 5*time.Minute))
+	e.sleepFor(time.Hour)
+	e.open(h)
+	e.unlock(h)
+}
+
+func remaining(e *env) {
+	l := e.lock()
+	h := e.must(l.Lock(e.ctx))
+	require.Equal(e, window(30*time.Second), h.Remaining())
+	e.sleepFor(9 * time.Second)
+	require.Equal(e, window(30*time.Second)-9*time.Second, h.Remaining())
+	e.sleepFor(time.Second)
+	require.Equal(e, window(30*time.Second), h.Remaining(), "after a renewal")
+	e.unlock(h)
+}
+
+func doLeaseOver(e *env) {
+	l := e.lock()
+	err := latchkey.Do(e.ctx, l, func(ctx context.Context) error {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}, latchkey.Lease(time.Second))
+	e.isLost(err)
+	err = latchkey.Do(e.ctx, l, func(ctx context.Context) error {
+		<-ctx.Done()
+		return errBoom
+	}, latchkey.Lease(time.Second))
+	require.ErrorIs(e, err, errBoom)
+	e.isLost(err)
+}
+
+// deadHolder partitions the holder off for good: nothing tells the waiter.
+func deadHolder(e *env) {
+	rdb := e.bubble.Client()
+	dead := latchkey.New(rdb, latchkey.WithUnlockTimeout(time.Second))
+	l, c := e.kind.new(dead, e.name), e.client()
+	start := time.Now()
+	h := e.must(l.Lock(e.ctx))
+	e.sleepFor(time.Second)
+	e.bubble.Partition(rdb)
+	got := e.lockLater(e.ctx, e.kind.new(c, e.name))
+	<-h.Lost()
+	lost := time.Since(start)
+	require.Less(e, lost, 30*time.Second, "when it was lost")
+	out := receive(e, "the lock", got)
+	e.must(out.hold, out.err)
+	require.Greater(e, out.at.Sub(start), lost, "when the other got in")
+	require.GreaterOrEqual(e, out.at.Sub(start), 30*time.Second, "when the other got in")
+	require.LessOrEqual(e, out.at.Sub(start), 30*time.Second+2*time.Millisecond+e.sleep, "when the other got in")
+	e.unlock(out.hold)
+	require.NoError(e, dead.Close(), "nothing was held any more")
+}
+
+func contradictions(e *env) {
+	l := e.lock()
+	for _, opts := range [][]latchkey.LockOption{
+		{latchkey.Lease(time.Second), latchkey.HoldAtLeast(time.Minute)},
+		{latchkey.MaxHold(time.Second), latchkey.HoldAtLeast(time.Minute)},
+		{latchkey.Lease(time.Second), latchkey.MaxHold(time.Minute)},
+	} {
+		h, err := l.Lock(e.ctx, opts...)
+		require.Error(e, err)
+		require.Nil(e, h)
+	}
+	require.Zero(e, e.bubble.Commands("evalsha")+e.bubble.Commands("eval"), "scripts sent")
+}

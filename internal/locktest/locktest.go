@@ -1,0 +1,296 @@
+// Package locktest is the conformance suite of the locks: the rules that every
+// kind of lock keeps, each as a small test against the public surface.
+//
+// Only _test.go files import it.
+package locktest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/redistest"
+)
+
+// Lock is what the suite asks of a lock.
+type Lock interface {
+	latchkey.Locker
+	Unlock(ctx context.Context) error
+	LockAsync(ctx context.Context, opts ...latchkey.LockOption) <-chan latchkey.Result[*latchkey.Hold]
+	TryLockAsync(ctx context.Context, opts ...latchkey.LockOption) <-chan latchkey.Result[*latchkey.Hold]
+	UnlockAsync(ctx context.Context) <-chan error
+	ForceUnlock(ctx context.Context) (bool, error)
+	IsLocked(ctx context.Context) (bool, error)
+	IsHeldBy(ctx context.Context, h latchkey.Holder) (bool, error)
+	HoldCount(ctx context.Context) (int, error)
+	TTL(ctx context.Context) (time.Duration, error)
+}
+
+// A Factory makes the lock of that name on a client.
+type Factory func(c *latchkey.Client, name string) Lock
+
+// A Trait is by what a kind of lock differs from a plain reentrant lock.
+type Trait func(*kind)
+
+type kind struct {
+	new          Factory
+	nonReentrant bool
+	sleep        time.Duration // longest sleep between polls; 0 where hints wake
+}
+
+// NonReentrant is the trait of locks that refuse their present holder.
+func NonReentrant() Trait { return func(k *kind) { k.nonReentrant = true } }
+
+// Polls is the trait of locks whose waiters hear nothing of a release, and ask
+// again after d at the latest.
+func Polls(d time.Duration) Trait { return func(k *kind) { k.sleep = d } }
+
+// A rule is one test of the suite.
+type rule struct {
+	name string
+	test func(*env)
+	skip func(kind) bool // nil: holds for every kind
+}
+
+// Run runs the suite on the locks that factory makes: on an in-memory server in
+// fake time, where durations are exact, and, but for the rules about time, on a
+// real server as well.
+func Run(t *testing.T, factory Factory, traits ...Trait) {
+	k := kind{new: factory}
+	for _, f := range traits {
+		f(&k)
+	}
+	always := slices.Concat(exclusionRules, reentryRules, releaseRules, waitRules, closeRules, asyncRules)
+	t.Run("FakeTime", func(t *testing.T) {
+		for _, r := range slices.Concat(always, leaseRules) {
+			run(t, k, r, func(t *testing.T) {
+				redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+					r.test(&env{T: t, kind: k, ctx: t.Context(), bubble: b, name: "lock"})
+				})
+			})
+		}
+	})
+	t.Run("RealServer", func(t *testing.T) {
+		s := redistest.Start(t)
+		for i, r := range always {
+			run(t, k, r, func(t *testing.T) {
+				name := "lock " + string(rune('a'+i%26)) + r.name // a key of its own
+				r.test(&env{T: t, kind: k, ctx: t.Context(), server: s, name: name})
+			})
+		}
+	})
+}
+
+func run(t *testing.T, k kind, r rule, f func(*testing.T)) {
+	t.Helper()
+	if r.skip == nil || !r.skip(k) {
+		t.Run(r.name, f)
+	}
+}
+
+func reentrantOnly(k kind) bool    { return k.nonReentrant }
+func nonReentrantOnly(k kind) bool { return !k.nonReentrant }
+func hintedOnly(k kind) bool       { return k.sleep > 0 }
+
+// patience is for what must happen on a real server, but not when.
+const patience = 10 * time.Second
+
+// env is what a rule works with: one of two servers.
+type env struct {
+	*testing.T
+	kind
+
+	ctx    context.Context
+	name   string            // of the lock
+	bubble *redistest.Env    // nil on a real server
+	server *redistest.Server // nil in fake time
+}
+
+// client returns a new client with a connection of its own.
+func (e *env) client(opts ...latchkey.Option) *latchkey.Client {
+	e.Helper()
+	c := latchkey.New(e.redis(), opts...)
+	e.Cleanup(func() { require.NoError(e, c.Close(), "Close") })
+	return c
+}
+
+// redis returns a new connection.
+func (e *env) redis() *redis.Client {
+	e.Helper()
+	if e.bubble != nil {
+		return e.bubble.Client()
+	}
+	return e.server.Client(e)
+}
+
+// lock returns the lock of the rule on a new client.
+func (e *env) lock(opts ...latchkey.Option) Lock {
+	e.Helper()
+	return e.kind.new(e.client(opts...), e.name)
+}
+
+// until waits until cond holds: in fake time it must when all is at rest.
+func (e *env) until(what string, cond func() bool) {
+	e.Helper()
+	if e.bubble == nil {
+		redistest.Until(e, what, cond)
+		return
+	}
+	synctest.Wait()
+	require.True(e, cond(), "%s: not so, and nothing moves", what)
+}
+
+// waiting waits until n calls of c wait and c can hear of a release.
+func (e *env) waiting(c *latchkey.Client, n int) {
+	e.Helper()
+	e.until("the waiters to wait", func() bool {
+		s := c.Stats()
+		return s.Waiting == n && (e.sleep > 0 || s.Subscriptions > 0)
+	})
+}
+
+// locked checks what IsLocked says.
+func (e *env) locked(l Lock, want bool) {
+	e.Helper()
+	got, err := l.IsLocked(e.ctx)
+	require.NoError(e, err, "IsLocked")
+	require.Equal(e, want, got, "IsLocked")
+}
+
+// count checks the hold count of the holder in ctx.
+func (e *env) count(ctx context.Context, l Lock, want int) {
+	e.Helper()
+	got, err := l.HoldCount(ctx)
+	require.NoError(e, err, "HoldCount")
+	require.Equal(e, want, got, "HoldCount")
+}
+
+// ttl returns the lease left.
+func (e *env) ttl(l Lock) time.Duration {
+	e.Helper()
+	d, err := l.TTL(e.ctx)
+	require.NoError(e, err, "TTL")
+	return d
+}
+
+func (e *env) must(h *latchkey.Hold, err error) *latchkey.Hold {
+	e.Helper()
+	require.NoError(e, err)
+	require.NotNil(e, h, "the Hold")
+	return h
+}
+
+func (e *env) unlock(h *latchkey.Hold) {
+	e.Helper()
+	require.NoError(e, h.Unlock(e.ctx), "Unlock")
+}
+
+// refused checks that an acquire has failed, with an error that is want.
+func (e *env) refused(h *latchkey.Hold, err error, want error) {
+	e.Helper()
+	require.ErrorIs(e, err, want)
+	require.Nil(e, h, "the Hold of a failed acquire")
+}
+
+// isLost checks that err says that the hold was lost, both ways.
+func (e *env) isLost(err error) {
+	e.Helper()
+	require.ErrorIs(e, err, latchkey.ErrNotHeld)
+	require.ErrorIs(e, err, latchkey.ErrLeaseLost)
+}
+
+// open checks that Lost is not closed.
+func (e *env) open(h *latchkey.Hold) {
+	e.Helper()
+	select {
+	case <-h.Lost():
+		require.FailNow(e, "Lost is closed, want open")
+	default:
+	}
+}
+
+// An outcome is how an acquire in a goroutine of its own ended.
+type outcome struct {
+	hold *latchkey.Hold
+	err  error
+	at   time.Time
+}
+
+// later runs an acquire in a goroutine of its own.
+func later(acquire func() (*latchkey.Hold, error)) <-chan outcome {
+	ch := make(chan outcome, 1)
+	go func() {
+		h, err := acquire()
+		ch <- outcome{h, err, time.Now()}
+	}()
+	return ch
+}
+
+// lockLater waits for l in a goroutine of its own.
+func (e *env) lockLater(ctx context.Context, l Lock, opts ...latchkey.LockOption) <-chan outcome {
+	return later(func() (*latchkey.Hold, error) { return l.Lock(ctx, opts...) })
+}
+
+// receive takes what must come.
+func receive[T any](e *env, what string, ch <-chan T) T {
+	e.Helper()
+	limit := patience
+	if e.bubble != nil {
+		limit = 24 * time.Hour
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case v, ok := <-ch:
+		require.True(e, ok, "%s: the channel is closed", what)
+		return v
+	case <-timer.C:
+		require.FailNow(e, "nothing came in "+limit.String(), what)
+		panic("not reached")
+	}
+}
+
+// ends checks that ch is closed, or will be, without another value.
+func ends[T any](e *env, what string, ch <-chan T) {
+	e.Helper()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case v, ok := <-ch:
+		require.False(e, ok, "%s: one more value: %v", what, v)
+	case <-timer.C:
+		require.FailNow(e, "still open after "+patience.String(), what)
+	}
+}
+
+// prompt checks that something happened soon after a release: at that very
+// moment in fake time.
+func (e *env) prompt(since, at time.Time) {
+	e.Helper()
+	limit := e.sleep
+	if e.bubble == nil {
+		limit += 500 * time.Millisecond // a busy machine; a lost hint costs seconds
+	}
+	require.LessOrEqual(e, at.Sub(since), limit, "time from the release to the next grant")
+}
+
+// exactly checks a duration, which is exact only in fake time; on a real server
+// it is at least that.
+func (e *env) exactly(want, got time.Duration, what string) {
+	e.Helper()
+	if e.bubble != nil {
+		require.Equal(e, want, got, what)
+		return
+	}
+	require.GreaterOrEqual(e, got, want, what)
+	require.Less(e, got, want+2*time.Second, what)
+}
+
+var errBoom = errors.New("boom")

@@ -1,0 +1,30 @@
+package rlock_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/locktest"
+	"github.com/latchkey-go/latchkey/rlock"
+)
+
+func factory(opts ...rlock.Option) locktest.Factory {
+	return func(c *latchkey.Client, name string) locktest.Lock { return rlock.New(c, name, opts...) }
+}
+
+func TestConformance(t *testing.T) {
+	locktest.Run(t, factory())
+}
+
+func TestConformanceFenced(t *testing.T) {
+	locktest.Run(t, factory(rlock.Fenced()))
+}
+
+func TestConformanceNonReentrant(t *testing.T) {
+	locktest.Run(t, factory(rlock.NonReentrant()), locktest.NonReentrant())
+}
+
+func TestConformanceSpin(t *testing.T) {
+	locktest.Run(t, factory(rlock.Spin(rlock.Backoff{Max: 32 * time.Millisecond})), locktest.Polls(32*time.Millisecond))
+}

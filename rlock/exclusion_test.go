@@ -1,0 +1,3 @@
+package rlock_test
+const stressAddr = "LATCHKEY_STRESS_ADDR"
+func stressChild(string) int { return 0 }
