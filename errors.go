@@ -29,6 +29,9 @@ var (
 	// ErrReentry is returned when the present holder acquires a lock that is not
 	// reentrant.
 	ErrReentry = engine.ErrReentry
+	// ErrUpgrade is returned when a holder of a read lock acquires the write lock:
+	// it would wait for itself. Give the read lock back first.
+	ErrUpgrade = engine.ErrUpgrade
 	// ErrKeyConflict says that the key holds another kind of value: somebody
 	// uses the name for something else.
 	ErrKeyConflict = engine.ErrKeyConflict

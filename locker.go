@@ -45,7 +45,9 @@ func checked(what string, d time.Duration, set func(*engine.LockConfig)) LockOpt
 
 // Lease gives the hold a fixed lease, which is not renewed: it ends after d,
 // whatever the work under the lock is doing. Use it where a bound on the hold
-// matters more than the end of the work. At least 1 ms; milliseconds count.
+// matters more than the end of the work. At least 1 ms; milliseconds count. A
+// hold that is nested in one with a longer lease, or a renewed one, lasts as long
+// as that.
 func Lease(d time.Duration) LockOption {
 	return checked("a lease", d, func(c *engine.LockConfig) { c.Lease = d })
 }
@@ -58,7 +60,8 @@ func Wait(d time.Duration) LockOption {
 }
 
 // MaxHold bounds a hold that the watchdog renews: it lasts no longer than d
-// after the grant, and is lost then. At least 1 ms.
+// after the grant, and is lost then. At least 1 ms. With several holds of one
+// holder the longest bound counts, and none does when one has no bound.
 func MaxHold(d time.Duration) LockOption {
 	return checked("MaxHold", d, func(c *engine.LockConfig) { c.MaxHold = d })
 }

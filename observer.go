@@ -9,7 +9,7 @@ import (
 // An Observer is a set of functions that hear what a client does. Each may be
 // nil. They are called on the goroutine that does the thing, without any lock of
 // the library held, and must return soon: a slow one slows down that acquire, or
-// the watchdog.
+// the watchdog. They must not call the client's Close, which would wait for them.
 //
 // kind is the package of the object ("rlock"), name is its name. Names are many:
 // map them to classes before they become labels of a metric.

@@ -103,8 +103,48 @@ func BenchmarkUncontended(b *testing.B) {
 	})
 }
 
+// BenchmarkCommands counts what is sent: for a pair of Lock and Unlock, and in a
+// second by a client that holds one lock and does nothing else.
+func BenchmarkCommands(b *testing.B) {
+	s := redistest.Start(b)
+	ctx := context.Background()
+	c := latchkey.New(s.Client(b))
+	defer func() { must(b, c.Close()) }()
+	l := rlock.New(c, "quiet")
+	h, err := l.Lock(ctx) // loads the scripts
+	must(b, err)
+	must(b, h.Unlock(ctx))
+
+	const pairs = 100
+	s.Commands(b)
+	var perPair, perSecond float64
+	for b.Loop() {
+		before := s.Commands(b)
+		for range pairs {
+			h, err := l.Lock(ctx)
+			must(b, err)
+			must(b, h.Unlock(ctx))
+		}
+		perPair = float64(s.Commands(b)-before) / pairs
+
+		h, err := l.Lock(ctx)
+		must(b, err)
+		before = s.Commands(b)
+		const quiet = 12 * time.Second // one renewal is in it
+		time.Sleep(quiet)
+		perSecond = float64(s.Commands(b)-before) / quiet.Seconds()
+		must(b, h.Unlock(ctx))
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(perPair, "commands/pair")
+	b.ReportMetric(perSecond, "commands/s-quiet")
+}
+
 // BenchmarkWakeUp is the time from the call of Unlock in one client to the return
-// of Lock in another, against RPUSH and BLPOP of a token.
+// of Lock in another, against RPUSH and BLPOP of a token: "ratio". "by-hand" is
+// the same ratio for the least that Redisson's protocol allows, a script that
+// deletes and publishes, a bare go-redis subscriber, and a script that takes:
+// one round trip more than BLPOP, which Redis answers by itself.
 func BenchmarkWakeUp(b *testing.B) {
 	s := redistest.Start(b)
 	here, there := s.Client(b), s.Client(b)
@@ -113,30 +153,82 @@ func BenchmarkWakeUp(b *testing.B) {
 	one, other := latchkey.New(here), latchkey.New(there)
 	defer func() { must(b, one.Close()); must(b, other.Close()) }()
 	mine, theirs := rlock.New(one, "wake"), rlock.New(other, "wake")
+	bare := newByHand(b, here, there)
 
-	var floors, all []float64
+	var floors, all, hands []float64
 	for b.Loop() {
-		floors = append(floors, wake(b, settle(),
+		floors = append(floors, wake(b,
 			func() error { return there.BLPop(ctx, time.Minute, "token").Err() },
 			func() error { return here.RPush(ctx, "token", "t").Err() }))
 
 		hold, err := mine.Lock(ctx)
 		must(b, err)
 		var got *latchkey.Hold
-		all = append(all, wake(b, settle(),
+		all = append(all, wake(b,
 			func() (err error) { got, err = theirs.Lock(ctx); return err },
 			func() error { return hold.Unlock(ctx) }))
 		must(b, got.Unlock(ctx))
+
+		must(b, bare.take(ctx, here))
+		hands = append(hands, wake(b, bare.wait, func() error { return bare.free(ctx, here) }))
+		must(b, bare.free(ctx, there))
+		<-bare.hints
 	}
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(median(floors)/1e3, "floor-µs")
 	b.ReportMetric(median(all)/1e3, "latchkey-µs")
 	b.ReportMetric(median(all)/median(floors), "ratio")
+	b.ReportMetric(median(hands)/median(floors), "by-hand")
 }
 
-// wake starts wait, lets it settle for settle, and returns how long it takes to
-// return once release is called, in ns.
-func wake(b *testing.B, settle time.Duration, wait, release func() error) float64 {
+// byHand is a lock of two short scripts and a bare subscriber.
+type byHand struct {
+	there *redis.Client
+	hints chan struct{}
+}
+
+var (
+	handTake = redis.NewScript(`if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+redis.call('HSET', KEYS[1], 'holder', 1) redis.call('PEXPIRE', KEYS[1], 30000) return 1`)
+	handFree = redis.NewScript(`redis.call('DEL', KEYS[1]) redis.call('PUBLISH', ARGV[1], '0') return 1`)
+)
+
+func newByHand(b *testing.B, here, there *redis.Client) *byHand {
+	h := &byHand{there: there, hints: make(chan struct{}, 1)}
+	ps := there.Subscribe(context.Background(), "by-hand-channel")
+	b.Cleanup(func() { _ = ps.Close() })
+	_, err := ps.Receive(context.Background())
+	must(b, err)
+	go func() {
+		for {
+			m, err := ps.Receive(context.Background())
+			if err != nil {
+				return
+			}
+			if _, ok := m.(*redis.Message); ok {
+				h.hints <- struct{}{}
+			}
+		}
+	}()
+	return h
+}
+
+func (h *byHand) take(ctx context.Context, c *redis.Client) error {
+	return handTake.Run(ctx, c, []string{"by-hand"}).Err()
+}
+
+func (h *byHand) free(ctx context.Context, c *redis.Client) error {
+	return handFree.Run(ctx, c, []string{"by-hand"}, "by-hand-channel").Err()
+}
+
+func (h *byHand) wait() error {
+	<-h.hints
+	return h.take(context.Background(), h.there)
+}
+
+// wake starts wait, lets it settle, and returns how long it takes to return once
+// release is called, in ns.
+func wake(b *testing.B, wait, release func() error) float64 {
 	b.Helper()
 	var wg sync.WaitGroup
 	var end time.Time
@@ -145,7 +237,7 @@ func wake(b *testing.B, settle time.Duration, wait, release func() error) float6
 		err = wait()
 		end = time.Now()
 	})
-	time.Sleep(settle) // until the waiter waits; measured is what comes after
+	time.Sleep(settle()) // until the waiter waits; measured is what comes after
 	start := time.Now()
 	must(b, release())
 	wg.Wait()

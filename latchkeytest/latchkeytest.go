@@ -64,6 +64,7 @@ func (s *Server) Client(t testing.TB, opts ...latchkey.Option) *latchkey.Client 
 	return c
 }
 
-// Expire ends the lease of the lock, or of whatever else has that name, at once:
-// its holder loses it, and others get in.
+// Expire ends the lease of the lock, or of whatever else has that name (with the
+// client's key prefix before it), as if nobody had renewed it. Its holder hears
+// of it at its next renewal; whoever asks from now on gets in.
 func (s *Server) Expire(name string) { s.mini.Del(name) }

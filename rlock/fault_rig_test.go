@@ -317,3 +317,8 @@ func (s *section) err() error {
 
 // errorIs is errors.Is for places where require must not be called.
 func errorIs(err, target error) bool { return errors.Is(err, target) }
+
+// errorCode says whether err is Redis's error with that code.
+func errorCode(err error, code string) bool {
+	return err != nil && redis.HasErrorPrefix(err, code)
+}

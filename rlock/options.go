@@ -53,7 +53,7 @@ func Spin(b Backoff) Option {
 	if b.Multiplier == 0 {
 		b.Multiplier = 2
 	}
-	if b.Initial < 0 || b.Max < b.Initial || b.Multiplier < 1 {
+	if b.Initial < 0 || b.Max < b.Initial || !(b.Multiplier >= 1) { // NaN neither
 		panic(fmt.Sprintf("rlock: Spin: the back-off from %v to %v by %v makes no sense", b.Initial, b.Max, b.Multiplier))
 	}
 	return optionFunc(func(c *config) { c.spin, c.backoff = true, b })

@@ -56,16 +56,27 @@ func (s *scripted) now() int64 {
 	return at.UnixMilli()
 }
 
-// run runs a script and returns its reply.
+// run runs a script and returns its reply; an integer is the only element then.
 func (s *scripted) run(script *lua.Script, keys []string, args ...any) ([]int64, error) {
 	s.Helper()
 	all := []any{"EVAL", script.Source, len(keys)}
 	for _, k := range keys {
 		all = append(all, k)
 	}
-	cmd := redis.NewIntSliceCmd(s.Context(), append(all, args...)...)
-	err := s.rdb.Process(s.Context(), cmd)
-	return cmd.Val(), err
+	v, err := s.rdb.Do(s.Context(), append(all, args...)...).Result()
+	if n, ok := v.(int64); ok {
+		return []int64{n}, err
+	}
+	var ints []int64
+	for _, x := range asSlice(v) {
+		ints = append(ints, x.(int64))
+	}
+	return ints, err
+}
+
+func asSlice(v any) []any {
+	s, _ := v.([]any)
+	return s
 }
 
 // reply runs a script that must succeed. The server time at index at of its
@@ -78,6 +89,12 @@ func (s *scripted) reply(at int, script *lua.Script, keys []string, args ...any)
 	if at < 0 {
 		return got
 	}
+	if len(got) == 1 && at > 0 {
+		at = 0 // the short form of acquire; release's has none
+		if got[0] == 1 {
+			return nil
+		}
+	}
 	require.Greater(s, len(got), at, "reply %v", got)
 	require.GreaterOrEqual(s, got[at], before, "server time told")
 	require.LessOrEqual(s, got[at], s.now(), "server time told")
@@ -89,14 +106,26 @@ func (s *scripted) reply(at int, script *lua.Script, keys []string, args ...any)
 func (s *scripted) acquire(keys []string, holder string, count, lease int, more ...any) []int64 {
 	s.Helper()
 	args := append([]any{holder, count, lease, s.now() + within, ahead}, more...)
-	return s.reply(2, lua.RLockAcquire, keys, args...)
+	got := s.reply(2, lua.RLockAcquire, keys, args...)
+	if len(got) == 0 { // granted, as asked for
+		return []int64{1, int64(lease), 0}
+	}
+	return got
 }
 
 // release runs rlock/release within its deadline. The reply is {status, left}.
 func (s *scripted) release(keys []string, holder string, count int, more ...any) []int64 {
 	s.Helper()
 	args := append([]any{holder, count, s.now() + within, ahead, "ch", "PUBLISH"}, more...)
-	return s.reply(2, lua.RLockRelease, keys, args...)
+	return freed(s.reply(2, lua.RLockRelease, keys, args...))
+}
+
+// freed writes the short form of rlock/release's reply out.
+func freed(reply []int64) []int64 {
+	if len(reply) == 0 {
+		return []int64{1, 0}
+	}
+	return reply
 }
 
 // renew runs rlock/renew within its deadline. The reply is the answers.
@@ -225,13 +254,13 @@ func TestAcquireScript(t *testing.T) {
 			for _, c := range tt.scene {
 				s.do(c...)
 			}
-			for _, time := range []string{"once", "twice"} {
+			for _, often := range []string{"once", "twice"} {
 				got := s.acquire(lock, tt.holder, tt.count, tt.lease)
 				if tt.want[1] > 0 {
 					got = s.near(got, 1, tt.want[1])
 				}
-				require.Equal(s, tt.want, got, "%s, %s: reply", tt.rule, time)
-				require.Equal(s, tt.state, s.state(), "%s, %s: state", tt.rule, time)
+				require.Equal(s, tt.want, got, "%s, %s: reply", tt.rule, often)
+				require.Equal(s, tt.state, s.state(), "%s, %s: state", tt.rule, often)
 				if tt.left > 0 {
 					s.lease("lock", tt.left)
 				}
@@ -422,17 +451,21 @@ func (s *scripted) listen(channel string) func() string {
 	s.Cleanup(func() { _ = sub.Close() })
 	_, err := sub.Receive(s.Context())
 	require.NoError(s, err)
+	messages := sub.Channel() // miniredis stands still until a message is read
 	return func() string {
 		s.Helper()
 		s.do("PUBLISH", channel, "end")
 		var got strings.Builder
 		for {
-			m, err := sub.ReceiveMessage(s.Context())
-			require.NoError(s, err)
-			if m.Payload == "end" {
-				return got.String()
+			select {
+			case m := <-messages:
+				if m.Payload == "end" {
+					return got.String()
+				}
+				got.WriteString(m.Payload)
+			case <-time.After(10 * time.Second):
+				require.FailNow(s, "no message in 10 s")
 			}
-			got.WriteString(m.Payload)
 		}
 	}
 }
@@ -443,14 +476,27 @@ func TestReleaseScriptLabelAndVerb(t *testing.T) {
 		for verb, want := range map[string]string{"PUBLISH": "0", "NONE": "", "SPUBLISH": "", "BOTH": "0"} {
 			s.flush()
 			s.acquire([]string{"lock", "label"}, "me:1", 1, 30000, 0, "who")
-			got := s.reply(2, lua.RLockRelease, []string{"lock", "label"}, "me:1", 0, s.now()+within, ahead, "ch", verb)
+			got := freed(s.reply(2, lua.RLockRelease, []string{"lock", "label"}, "me:1", 0, s.now()+within, ahead, "ch", verb))
 			require.Equal(s, []int64{1, 0}, got, "a server without %s releases too", verb)
 			require.Equal(s, "", s.state(), "the label goes with the lock")
 			require.Equal(s, want, heard(), "messages with %s", verb)
 		}
+		s.acquire([]string{"lock", "label"}, "me:1", 1, 30000, 0, "who")
 		s.acquire([]string{"lock", "label"}, "me:1", 2, 30000, 0, "who")
 		s.release([]string{"lock", "label"}, "me:1", 1)
 		require.Equal(s, "label=who leased; lock=map[me:1:1] leased", s.state(), "a nested release keeps the label")
+		s.flush()
+
+		// Without a deadline it acts whenever it comes, on a fresh holder's behalf.
+		s.acquire([]string{"lock"}, "me:1", 1, 30000)
+		got, err := s.run(lua.RLockRelease, []string{"lock"}, "me:1", 0, 0, 0, "ch", "PUBLISH")
+		require.NoError(s, err)
+		require.Equal(s, []int64{1}, got, "without a deadline")
+		require.Equal(s, "", s.state(), "without a deadline")
+		require.Equal(s, "0", heard())
+		got, err = s.run(lua.RLockRelease, []string{"lock"}, "me:1", 0, 0, 0, "ch", "PUBLISH")
+		require.NoError(s, err)
+		require.Equal(s, []int64{-1, 0, 0}, got, "without a deadline, again")
 	})
 }
 
@@ -471,8 +517,8 @@ func TestRenewScript(t *testing.T) {
 			args = append(args, "me:1", 30000)
 		}
 		state := s.state()
-		for _, time := range []string{"once", "twice"} {
-			require.Equal(s, []int64{1, 1, 1, 0, 0, 0}, s.renew(keys, args...), "answers, %s", time)
+		for _, often := range []string{"once", "twice"} {
+			require.Equal(s, []int64{1, 1, 1, 0, 0, 0}, s.renew(keys, args...), "answers, %s", often)
 			s.lease("mine", 30000)
 			s.lease("long", 60000)
 			s.lease("bare", 30000)
@@ -553,6 +599,7 @@ func TestScriptsAtTheMemoryLimit(t *testing.T) {
 	server := redistest.Start(t)
 	s := &scripted{t, server.Client(t)}
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		s.acquire([]string{name, "label " + name}, "me:1", 1, 20000, 0, "who")
 		s.acquire([]string{name, "label " + name}, "me:1", 2, 20000, 0, "who")
 	}
 	held := s.state()

@@ -79,9 +79,9 @@ type claim struct {
 	fresh  bool // the holder is nobody else's
 	start  time.Time
 
+	waiting   bool      // not just one attempt
 	deadline  time.Time // of a bounded wait; zero for none
-	answered  bool      // Redis has answered once
-	failing   time.Time // since when it has not; zero while it does
+	failing   time.Time // since when Redis has not answered; zero while it does
 	backoff   time.Duration
 	contended bool
 	req       Request
@@ -89,6 +89,7 @@ type claim struct {
 
 	// unsettled is set while a request may have been granted without our knowing.
 	unsettled bool
+	doubts    int       // how many such requests there were
 	base      int       // the hold count before it
 	until     time.Time // when it can no longer be
 }
@@ -98,6 +99,7 @@ func (c *claim) acquire(ctx context.Context, bounded bool) error {
 	if bounded && c.cfg.Wait <= 0 {
 		return c.once(ctx)
 	}
+	c.waiting = true
 	var over *time.Timer
 	if bounded {
 		c.deadline = c.start.Add(c.cfg.Wait)
@@ -110,10 +112,11 @@ func (c *claim) acquire(ctx context.Context, bounded bool) error {
 		var has bool
 		if !c.fresh {
 			taken, has = c.entry.takenSignal()
+			has = has || c.engine.otherCount(c.entry.key.holder, c.spec) > 0
 		}
 		var err error
 		if has {
-			// The holder has the lock: it re-enters at once and stands in no line.
+			// The holder has the lock, or its other half: it stands in no line.
 			var ans wait.Answer
 			if ans, err = c.Try(ctx); err == nil && !ans.Granted {
 				err = c.pause(ctx, ans, over)
@@ -178,7 +181,7 @@ func (c *claim) policy(over *time.Timer) wait.Policy {
 		Poll:        s.Poll,
 		Recheck:     e.cfg.Recheck,
 		Unconfirmed: unconfirmed,
-		Exclusive:   true,
+		Exclusive:   !s.Shared,
 		Closed:      e.gate.closed,
 		ClosedErr:   ErrClosed,
 		Slept:       c.waits,
@@ -238,14 +241,18 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 		return wait.Answer{Again: d}, nil
 	}
 	count := ent.counted()
-	if count > 0 && s.NonReentrant {
+	switch {
+	case count > 0 && s.NonReentrant:
 		ent.unlockOps()
 		return wait.Answer{}, ErrReentry
+	case count == 0 && s.NoUpgrade && e.otherCount(ent.key.holder, s) > 0:
+		ent.unlockOps()
+		return wait.Answer{}, ErrUpgrade
 	}
 	lease := c.lease()
 	bound := c.bound(ctx)
 	sent, dl := e.now(), e.deadline(bound)
-	c.req = Request{Holder: ent.field, Count: count + 1, Lease: lease, Label: c.cfg.Label, Deadline: dl}
+	c.req = Request{Holder: ent.field, Count: count + 1, Lease: lease, Label: c.cfg.Label, Waits: c.waiting, Deadline: dl}
 	g, err := s.Scripts.Acquire(ctx, e, &c.req)
 	defer ent.unlockOps()
 	if err != nil {
@@ -257,7 +264,8 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 		}
 		return c.failed(caller, err)
 	}
-	c.answered, c.failing, c.backoff = true, time.Time{}, 0
+	c.failing, c.backoff = time.Time{}, 0
+	e.answers()
 	switch g.Verdict {
 	case Granted:
 		c.hold = ent.grant(s, c.cfg, c.ctx, g, count+1, watchdog.NewWindow(sent, lease))
@@ -296,6 +304,7 @@ func (c *claim) void(base int, lease time.Duration) error {
 // or may be yet: until bound is over, by a clock that may be off by its slack.
 func (c *claim) doubt(base int, bound time.Duration) {
 	c.unsettled = true
+	c.doubts++
 	c.base = base
 	c.until = time.Now().Add(bound + clockSlack)
 }
@@ -354,7 +363,11 @@ func (c *claim) failed(ctx context.Context, err error) (wait.Answer, error) {
 func (c *claim) failure(ctx context.Context, err error) (wait.Answer, error) {
 	now := time.Now()
 	if c.failing.IsZero() {
-		c.failing = now
+		// Whoever stood behind others who gave up has been kept already.
+		c.failing = c.engine.fails(now)
+		if c.failing.Before(c.start) {
+			c.failing = c.start
+		}
 	}
 	patience := answerWithin
 	if c.contended {

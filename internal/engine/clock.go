@@ -25,11 +25,12 @@ func (c *serverClock) local(t time.Time) int64 {
 	return c.start.UnixMilli() + t.Sub(c.start).Milliseconds()
 }
 
-// learn takes in the server time told by the answer to a request that was sent
-// and answered at the times given. The truth lies between the two.
-func (c *serverClock) learn(sent, got time.Time, serverMs int64) {
-	middle := sent.Add(got.Sub(sent) / 2)
-	c.offset.Store(serverMs - c.local(middle))
+// learn takes in the server time told by an answer that came at got. It was that
+// late when the answer was on its way or earlier, so the estimate is behind, by
+// the way back, and never ahead: a request is refused that would get no answer
+// in time, and none is carried out after its time.
+func (c *serverClock) learn(got time.Time, serverMs int64) {
+	c.offset.Store(serverMs - c.local(got))
 }
 
 // clockSlack is by how much a request's deadline may seem to lie too far ahead:

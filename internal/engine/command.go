@@ -23,14 +23,14 @@ func (scriptCmd) NoRetry() bool { return true }
 // A Reply is the answer to a script: an integer, which is Int, an array of
 // them, which is Ints, or another array, which is Any.
 type Reply struct {
-	Int       int64
-	Ints      []int64
-	Any       []any
-	sent, got time.Time
+	Int  int64
+	Ints []int64
+	Any  []any
+	got  time.Time
 }
 
 // Learn takes in the server time in ms that the script told with its answer.
-func (e *Engine) Learn(r Reply, serverMs int64) { e.server.learn(r.sent, r.got, serverMs) }
+func (e *Engine) Learn(r Reply, serverMs int64) { e.server.learn(r.got, serverMs) }
 
 // Head is how many places Eval needs at the beginning of its arguments.
 const Head = 3
@@ -60,7 +60,7 @@ func (e *Engine) Eval(ctx context.Context, s *lua.Script, keys int, args []any) 
 func (e *Engine) eval(ctx context.Context, s *lua.Script, args []any) (Reply, error) {
 	cmd := scriptCmd{redis.NewCmd(ctx, args...)}
 	cmd.SetFirstKeyPos(Head)
-	r := Reply{sent: time.Now()}
+	var r Reply
 	if err := e.process(ctx, cmd); err != nil {
 		return r, err
 	}

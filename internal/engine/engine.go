@@ -54,6 +54,8 @@ type Engine struct {
 	gate     gate
 	bounds   bounds
 
+	failing atomic.Pointer[time.Time] // since when no acquire is answered; nil while they are
+
 	counters struct {
 		renewals, losses, rechecked, undone atomic.Uint64
 	}
@@ -116,6 +118,24 @@ func (e *Engine) Wrap(op string, s *Spec, err error) error {
 		err = d.error
 	}
 	return e.cfg.Wrap(op, s.Kind, s.Name, maybe, conflict(err))
+}
+
+// answers notes that Redis has answered an acquire.
+func (e *Engine) answers() {
+	if e.failing.Load() != nil {
+		e.failing.Store(nil)
+	}
+}
+
+// fails notes that Redis has not, and returns since when it does not.
+func (e *Engine) fails(now time.Time) time.Time {
+	if e.failing.CompareAndSwap(nil, &now) {
+		return now
+	}
+	if since := e.failing.Load(); since != nil {
+		return *since
+	}
+	return now
 }
 
 func (e *Engine) channelDenied(channel string, err error) {

@@ -18,7 +18,8 @@ type entries struct {
 
 type entryKey struct {
 	holder uint64
-	field  string // the main key, and what makes the field of the hash
+	key    string // the main key
+	suffix string // of the field of the hash: the half of a pair
 }
 
 func (es *entries) init() { es.m = make(map[entryKey]*entry) }
@@ -55,7 +56,7 @@ type entry struct {
 // enter returns the entry of a holder for s, and counts the caller in. fresh says
 // that the holder was made for this acquisition.
 func (e *Engine) enter(n uint64, s *Spec, fresh bool) *entry {
-	k := entryKey{n, s.Key + s.Suffix}
+	k := entryKey{n, s.Key, s.Suffix}
 	e.entries.mu.Lock()
 	defer e.entries.mu.Unlock()
 	ent := e.entries.m[k]
@@ -74,11 +75,25 @@ func (e *Engine) enter(n uint64, s *Spec, fresh bool) *entry {
 func (e *Engine) find(n uint64, s *Spec) *entry {
 	e.entries.mu.Lock()
 	defer e.entries.mu.Unlock()
-	ent := e.entries.m[entryKey{n, s.Key + s.Suffix}]
+	ent := e.entries.m[entryKey{n, s.Key, s.Suffix}]
 	if ent != nil {
 		ent.refs++
 	}
 	return ent
+}
+
+// otherCount returns how often a holder has the other half of s.
+func (e *Engine) otherCount(n uint64, s *Spec) int {
+	if !s.Half {
+		return 0
+	}
+	e.entries.mu.Lock()
+	ent := e.entries.m[entryKey{n, s.Key, s.Other}]
+	e.entries.mu.Unlock()
+	if ent == nil {
+		return 0
+	}
+	return ent.counted()
 }
 
 // leave counts one user of ent out; the last one takes it from the map.

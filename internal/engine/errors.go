@@ -9,6 +9,7 @@ var (
 	ErrLeaseLost   = errors.New("lease lost")
 	ErrClosed      = errors.New("client closed")
 	ErrReentry     = errors.New("already held by this holder, and the lock is not reentrant")
+	ErrUpgrade     = errors.New("the holder has the read lock, and waiting for the write lock would be waiting for itself")
 	ErrKeyConflict = errors.New("the key holds another kind of value")
 	ErrUnsupported = errors.New("not supported")
 )

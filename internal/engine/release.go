@@ -71,8 +71,13 @@ func (h *Hold) giveUp() (target int, trusted bool, err error) {
 	}
 	trusted = e.watchdog.Remaining(ent.item) > 0
 	if !trusted {
-		// The window is over and the watchdog has not come to say so.
 		ent.mu.Unlock()
+		select {
+		case <-e.gate.closed:
+			return 0, false, ErrClosed // Close has ended the watchdog, and gives h back
+		default:
+		}
+		// The window is over and the watchdog has not come to say so.
 		ent.gone()
 		return 0, false, errLost
 	}
@@ -277,7 +282,7 @@ func (e *Engine) undone(ctx cleanup, c *claim) bool {
 		ent.unlockOps()
 		return past
 	}
-	v, err := e.returnOnce(ctx, ent, s, &Return{Holder: ent.field, Count: c.base})
+	v, err := e.returnOnce(ctx, ent, s, &Return{Holder: ent.field, Count: c.base, Label: c.cfg.Label})
 	if Sort(err) == Maybe {
 		ent.unsettled()
 	}
@@ -290,7 +295,8 @@ func (e *Engine) undone(ctx cleanup, c *claim) bool {
 		if f := e.cfg.Hooks.Undone; f != nil {
 			f(s.Kind, s.Name)
 		}
-		return true
+		// Of several requests another one may be on its way yet.
+		return past || c.doubts == 1
 	case v == Late:
 		return false
 	}

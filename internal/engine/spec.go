@@ -26,6 +26,16 @@ type Spec struct {
 	Channel string
 	// Suffix is what follows the holder in the field of the hash.
 	Suffix string
+	// Shared is set when several holders may have the lock at once, so that a
+	// grant to one waiter says nothing against the next.
+	Shared bool
+	// Half is set for a lock that is one half of a pair on one key; then Other is
+	// the Suffix of the other half. A holder that has the other half stands in
+	// no line: who waits there may be waiting for it.
+	Half  bool
+	Other string
+	// NoUpgrade refuses a first acquire by a holder that has the other half.
+	NoUpgrade bool
 	// Poll is how to wait where there are no wake-ups.
 	Poll wait.Backoff
 	// NonReentrant refuses an acquire by the present holder.
@@ -59,6 +69,7 @@ type Request struct {
 	Count    int    // to reach
 	Lease    time.Duration
 	Label    string
+	Waits    bool // the caller goes on waiting if it is refused
 	Deadline Deadline
 }
 
@@ -95,6 +106,7 @@ type Return struct {
 type Renewal struct {
 	Key    string
 	Holder string
+	Count  int // hold count
 	Label  string
 	Lease  time.Duration
 }

@@ -147,7 +147,6 @@ func forceUnlock(e *env) {
 	e.unlock(successor)
 }
 
-
 func forceWakes(e *env) {
 	a, c := e.lock(), e.client()
 	b := e.kind.new(c, e.name)

@@ -59,8 +59,10 @@ type Backoff struct {
 func (b Backoff) next(d time.Duration) (sleep, base time.Duration) {
 	if d == 0 {
 		d = b.Initial
+	} else if longer := float64(d) * b.Multiplier; longer < float64(b.Max) {
+		d = time.Duration(longer)
 	} else {
-		d = min(b.Max, time.Duration(float64(d)*b.Multiplier))
+		d = b.Max // also where longer is too much for a Duration
 	}
 	return jitter(d), d
 }
@@ -111,9 +113,10 @@ func (ls *Lines) Until(ctx context.Context, key string, c Claim, p *Policy) (err
 	pl := ls.join(key)
 	w := waiter{lines: ls, place: pl, policy: p}
 	var lease time.Duration
+	granted := false // and not err == nil: Try may panic
 	defer func() {
 		w.stop()
-		ls.leave(pl, turn{asleep: err == nil && p.Exclusive, after: lease})
+		ls.leave(pl, turn{asleep: granted && p.Exclusive, after: lease})
 	}()
 
 	t, err := w.await(ctx)
@@ -128,7 +131,7 @@ func (ls *Lines) Until(ctx context.Context, key string, c Claim, p *Policy) (err
 				return err
 			}
 			if ans.Granted {
-				lease = ans.After
+				granted, lease = true, ans.After
 				if w.timedOut && p.Missed != nil {
 					p.Missed()
 				}
@@ -176,7 +179,9 @@ func (w *waiter) await(ctx context.Context) (turn, error) {
 
 // sleep waits until it is time to ask again.
 func (w *waiter) sleep(ctx context.Context, ans Answer) error {
-	w.begin()
+	if ans.Again == 0 {
+		w.begin() // else nobody was refused: Redis could not be asked
+	}
 	var hints <-chan struct{}
 	d, recheck := w.length(ans, &hints)
 	if w.timer == nil {
@@ -205,6 +210,10 @@ func (w *waiter) sleep(ctx context.Context, ans Answer) error {
 // length says how long to sleep at most, sets the hints to listen to, and says
 // whether the end of that sleep is a recheck: one that should find nothing.
 func (w *waiter) length(ans Answer, hints *<-chan struct{}) (d time.Duration, recheck bool) {
+	if ans.Again > 0 {
+		// The refusal was a failure to ask: the hints have nothing to say to it.
+		return ans.Again, false
+	}
 	p := w.policy
 	live, dead := false, true
 	if p.Listen != nil {
@@ -221,11 +230,6 @@ func (w *waiter) length(ans Answer, hints *<-chan struct{}) (d time.Duration, re
 	}
 	if ans.After > 0 && ans.After+slack < d {
 		d, recheck = ans.After+slack, false
-	}
-	if ans.Again > 0 {
-		// The refusal was a failure to ask: the hints have nothing to say to it.
-		*hints = nil
-		d, recheck = min(d, ans.Again), false
 	}
 	return d, recheck
 }

@@ -220,7 +220,7 @@ func (w *Watchdog) step() time.Duration {
 	now := w.clock()
 	w.noticeJumpLocked(now)
 	var lost []loss
-	for len(w.items) > 0 && !now.before(w.items[0].due) {
+	for len(w.items) > 0 && now.Since(w.items[0].due) >= 0 {
 		it := w.items[0]
 		it.scheduleLocked(now) // the clocks may have moved apart a little
 		switch {

@@ -1,0 +1,70 @@
+//go:build !linux && !darwin && !freebsd && !netbsd && !openbsd && !dragonfly
+
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"syscall"
+)
+
+// A child is CMD. There are no process groups here: only the process itself can
+// be signalled, and of signals only the one that kills.
+type child struct {
+	process *os.Process
+	events  chan childEvent
+}
+
+func shellCommand(text string) []string {
+	if runtime.GOOS == "windows" {
+		return []string{"cmd.exe", "/C", text}
+	}
+	return []string{"/bin/sh", "-c", text}
+}
+
+var ignoredAtEnd = []os.Signal{os.Interrupt}
+
+func catchSignals() chan os.Signal {
+	ch := make(chan os.Signal, 64)
+	signal.Notify(ch, os.Interrupt, syscall.SIGTERM)
+	return ch
+}
+
+func endsWait(os.Signal) bool { return true }
+
+func startChild(path string, argv, env []string, _ *terminal, _ chan<- os.Signal) (*child, error) {
+	cmd := exec.Command(path)
+	cmd.Args, cmd.Env = argv, env
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	c := &child{process: cmd.Process, events: make(chan childEvent, 2)}
+	go func() {
+		code := 0
+		var failed *exec.ExitError
+		switch err := cmd.Wait(); {
+		case errors.As(err, &failed) && failed.ExitCode() >= 0:
+			code = failed.ExitCode()
+		case err != nil:
+			code = exitFailed
+		}
+		c.events <- childEvent{kind: childEnded, code: code}
+		c.events <- childEvent{kind: childGone}
+	}()
+	return c, nil
+}
+
+// signal does nothing for an interrupt, which the console has sent to the child
+// as well.
+func (c *child) signal(sig os.Signal) {
+	if sig != os.Interrupt {
+		c.kill()
+	}
+}
+
+func (c *child) kill()   { _ = c.process.Kill() }
+func (c *child) resume() {}

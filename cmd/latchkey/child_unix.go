@@ -1,0 +1,146 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package main
+
+import (
+	"errors"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A child is CMD, in a process group of its own.
+type child struct {
+	pid    int // of the process and of the group
+	events chan childEvent
+}
+
+func shellCommand(text string) []string { return []string{"/bin/sh", "-c", text} }
+
+// passedOn are the signals that are passed on to the child.
+var passedOn = []os.Signal{
+	syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
+}
+
+// stopping are those that are passed on too, while there is a child. Ctrl-Z stops
+// first the child and then us: one that goes on while nobody renews its lock
+// would soon be without it.
+var stopping = []os.Signal{syscall.SIGTSTP, syscall.SIGCONT}
+
+var ignoredAtEnd = passedOn
+
+// catchSignals catches what is passed on, but for what our parent wants ignored,
+// as nohup does.
+func catchSignals() chan os.Signal {
+	ch := make(chan os.Signal, 64)
+	catch(ch, passedOn)
+	return ch
+}
+
+func catch(ch chan<- os.Signal, signals []os.Signal) {
+	for _, sig := range signals {
+		if !signal.Ignored(sig) {
+			signal.Notify(ch, sig)
+		}
+	}
+}
+
+// endsWait reports whether a signal ends a wait for the lock.
+func endsWait(sig os.Signal) bool {
+	switch sig {
+	case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
+		return true
+	}
+	return false
+}
+
+// startChild starts CMD with our standard files. On a terminal that is ours, and
+// when both input and output are terminals, its group gets the terminal at once;
+// in a pipeline, which may have others who need it, when it asks for it.
+func startChild(path string, argv, env []string, tty *terminal, signals chan<- os.Signal) (*child, error) {
+	c := &child{events: make(chan childEvent, 8)}
+	attr := &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}, Sys: groupAttr()}
+	if tty.eager() {
+		attr.Sys.Foreground, attr.Sys.Ctty = true, tty.fd()
+	}
+	catch(signals, stopping)
+	started := make(chan error)
+	go func() {
+		// Linux kills the child when the thread ends that has started it. This
+		// one is ours until the child has ended.
+		runtime.LockOSThread()
+		adoptOrphans()
+		var err error
+		c.pid, err = syscall.ForkExec(path, argv, attr)
+		started <- err
+		if err == nil {
+			c.reap()
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	if tty != nil {
+		tty.theirs = c.pid
+	}
+	return c, nil
+}
+
+// reap collects the child, and orphans of its that have become ours, until
+// nobody is left in the group.
+func (c *child) reap() {
+	for ended := false; !ended; {
+		var ws unix.WaitStatus
+		pid, err := unix.Wait4(-1, &ws, unix.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, unix.EINTR) || err == nil && pid != c.pid:
+		case err != nil: // nobody to wait for: it cannot be
+			c.events <- childEvent{kind: childEnded, code: exitFailed}
+			ended = true
+		case ws.Stopped():
+			c.events <- childEvent{kind: childStopped, sig: ws.StopSignal()}
+		case ws.Exited():
+			c.events <- childEvent{kind: childEnded, code: ws.ExitStatus()}
+			ended = true
+		case ws.Signaled():
+			c.events <- childEvent{kind: childEnded, code: exitSignal + int(ws.Signal())}
+			ended = true
+		}
+	}
+	for pause := time.Millisecond; c.alive(); pause = min(2*pause, 50*time.Millisecond) {
+		time.Sleep(pause)
+	}
+	c.events <- childEvent{kind: childGone}
+}
+
+// alive reports whether anybody is left in the group. Those we can reap are not
+// counted.
+func (c *child) alive() bool {
+	for {
+		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+		if err != nil && !errors.Is(err, unix.EINTR) || err == nil && pid <= 0 {
+			break
+		}
+	}
+	return unix.Kill(-c.pid, 0) == nil
+}
+
+// signal sends a signal to the group. One that is meant to end it does so while
+// it is stopped too.
+func (c *child) signal(sig os.Signal) {
+	s, ok := sig.(syscall.Signal)
+	if !ok {
+		return
+	}
+	_ = unix.Kill(-c.pid, s) // if it fails there is nobody any more
+	if endsWait(s) {
+		c.resume()
+	}
+}
+
+func (c *child) kill()   { _ = unix.Kill(-c.pid, unix.SIGKILL) }
+func (c *child) resume() { _ = unix.Kill(-c.pid, unix.SIGCONT) }

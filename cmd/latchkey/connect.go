@@ -1,0 +1,266 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/pflag"
+)
+
+// The environment variables of the connection. Both may have a password.
+const (
+	envURL  = "REDIS_URL"
+	envAuth = "REDISCLI_AUTH"
+)
+
+// A connection is what the flags say about Redis: those of redis-cli, in every
+// command.
+type connection struct {
+	flags *pflag.FlagSet
+
+	url, host, user, password string
+	port, db                  int
+	tls, insecure, cluster    bool
+	cacert, cert, key, sni    string
+	sentinelMaster            string
+}
+
+func (c *connection) register(fs *pflag.FlagSet) {
+	c.flags = fs
+	fs.StringVarP(&c.url, "url", "u", "", "Redis `URL`: redis://user:password@host:port/db, rediss:// for TLS, unix://path;\n"+
+		"more addresses of a cluster or of sentinels as ?addr=host:port&addr=host:port")
+	fs.StringVarP(&c.host, "host", "h", "127.0.0.1", "`host` of Redis (help is --help)")
+	fs.IntVarP(&c.port, "port", "p", 6379, "`port` of Redis; 26379 with --sentinel-master")
+	fs.StringVarP(&c.password, "pass", "a", "", "`password`; others see it in the list of processes, so better set REDISCLI_AUTH")
+	fs.StringVar(&c.user, "user", "", "ACL user `name`")
+	fs.IntVar(&c.db, "db", 0, "database `number`; redis-cli's -n, which means --nonblock in run")
+	fs.BoolVar(&c.tls, "tls", false, "use TLS")
+	fs.StringVar(&c.cacert, "cacert", "", "`file` of the certificates to trust (implies --tls)")
+	fs.StringVar(&c.cert, "cert", "", "`file` of the client's certificate (implies --tls)")
+	fs.StringVar(&c.key, "key", "", "`file` of the key of --cert (implies --tls)")
+	fs.StringVar(&c.sni, "sni", "", "`name` of the server in TLS (implies --tls)")
+	fs.BoolVar(&c.insecure, "insecure", false, "believe any certificate (implies --tls)")
+	fs.BoolVar(&c.cluster, "cluster", false, "it is a Redis Cluster")
+	fs.StringVar(&c.sentinelMaster, "sentinel-master", "", "`name` of the master to ask for; host and port are those of a sentinel")
+}
+
+// given reports whether any flag says where Redis is.
+func (c *connection) given() bool {
+	return c.changed("url", "host", "port", "cluster", "sentinel-master")
+}
+
+func (c *connection) changed(names ...string) bool {
+	for _, n := range names {
+		if c.flags.Changed(n) {
+			return true
+		}
+	}
+	return false
+}
+
+// open makes a client, and returns with it how to call the server in messages.
+// It does no I/O but to read the files of certificates.
+func (c *connection) open() (redis.UniversalClient, string, error) {
+	if c.changed("url") && c.changed("host", "port") {
+		return nil, "", usagef("--url says where Redis is, so there can be no -h or -p")
+	}
+	if c.cluster && c.sentinelMaster != "" {
+		return nil, "", usagef("--cluster and --sentinel-master exclude each other")
+	}
+	switch {
+	case c.cluster:
+		return c.openCluster()
+	case c.sentinelMaster != "":
+		return c.openSentinel()
+	}
+	return c.openSingle()
+}
+
+func (c *connection) openSingle() (redis.UniversalClient, string, error) {
+	o, err := parsed(c, redis.ParseURL)
+	if err == nil {
+		err = c.adjust(shared{&o.Username, &o.Password, &o.DB, &o.TLSConfig, &o.DialTimeout, &o.DialerRetries})
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	return redis.NewClient(o), o.Addr, nil
+}
+
+func (c *connection) openCluster() (redis.UniversalClient, string, error) {
+	if c.changed("db") {
+		return nil, "", usagef("a Redis Cluster has no databases, so there can be no --db")
+	}
+	o, err := parsed(c, redis.ParseClusterURL)
+	if err == nil {
+		err = c.adjust(shared{&o.Username, &o.Password, nil, &o.TLSConfig, &o.DialTimeout, &o.DialerRetries})
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	return redis.NewClusterClient(o), strings.Join(o.Addrs, ","), nil
+}
+
+func (c *connection) openSentinel() (redis.UniversalClient, string, error) {
+	o, err := parsed(c, redis.ParseFailoverURL)
+	if err != nil {
+		return nil, "", err
+	}
+	o.MasterName = c.sentinelMaster
+	// For go-redis, what stands before the host is for the sentinels. That is
+	// kept for a URL that has another password for Redis among its parameters.
+	if o.Username == "" && o.Password == "" {
+		o.Username, o.Password = o.SentinelUsername, o.SentinelPassword
+		o.SentinelUsername, o.SentinelPassword = "", ""
+	}
+	if err := c.adjust(shared{&o.Username, &o.Password, &o.DB, &o.TLSConfig, &o.DialTimeout, &o.DialerRetries}); err != nil {
+		return nil, "", err
+	}
+	return redis.NewFailoverClient(o), c.sentinelMaster + " (sentinels " + strings.Join(o.SentinelAddrs, ",") + ")", nil
+}
+
+// parsed reads the URL, or one that is made of host and port. The parser's
+// errors quote it, and it may contain a password: so they are not shown.
+func parsed[T any](c *connection, parse func(string) (*T, error)) (*T, error) {
+	text, from := c.url, "--url"
+	switch {
+	case c.changed("url"):
+	case c.changed("host", "port") || os.Getenv(envURL) == "":
+		port := c.port
+		if c.sentinelMaster != "" && !c.changed("port") {
+			port = 26379
+		}
+		text, from = (&url.URL{Scheme: "redis", Host: net.JoinHostPort(c.host, strconv.Itoa(port))}).String(), "-h or -p"
+	default:
+		text, from = os.Getenv(envURL), envURL
+	}
+	o, err := parse(text)
+	if err != nil {
+		return nil, usagef("the Redis URL of %s makes no sense; one looks like redis://user:password@host:6379/0, "+
+			"with what is special in a password written as %%40 and the like", from)
+	}
+	return o, nil
+}
+
+// shared are the options that the three kinds of client have in common.
+type shared struct {
+	username, password *string
+	db                 *int // nil where there are none
+	tls                **tls.Config
+	dialTimeout        *time.Duration
+	dialerRetries      *int
+}
+
+// adjust makes of the options what the other flags say.
+func (c *connection) adjust(o shared) error {
+	if c.changed("user") {
+		*o.username = c.user
+	}
+	switch {
+	case c.changed("pass"):
+		*o.password = c.password
+	case *o.password == "":
+		*o.password = os.Getenv(envAuth)
+	}
+	if c.changed("db") {
+		*o.db = c.db
+	}
+	// The library asks again by itself, and knows when to give up.
+	if *o.dialTimeout == 0 {
+		*o.dialTimeout = 3 * time.Second
+	}
+	if *o.dialerRetries == 0 {
+		*o.dialerRetries = 1
+	}
+	if c.tls || c.insecure || c.changed("cacert", "cert", "key", "sni") {
+		return c.secure(o.tls)
+	}
+	return nil
+}
+
+func (c *connection) secure(p **tls.Config) error {
+	if *p == nil {
+		*p = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	conf := *p
+	if c.sni != "" {
+		conf.ServerName = c.sni
+	}
+	conf.InsecureSkipVerify = c.insecure
+	if c.cacert != "" {
+		pem, err := os.ReadFile(c.cacert)
+		if err != nil {
+			return usagef("--cacert: %v", err)
+		}
+		conf.RootCAs = x509.NewCertPool()
+		if !conf.RootCAs.AppendCertsFromPEM(pem) {
+			return usagef("--cacert: %s has no certificate", c.cacert)
+		}
+	}
+	if (c.cert == "") != (c.key == "") {
+		return usagef("--cert and --key belong together")
+	}
+	if c.cert != "" {
+		pair, err := tls.LoadX509KeyPair(c.cert, c.key)
+		if err != nil {
+			return usagef("--cert and --key: %v", err)
+		}
+		conf.Certificates = []tls.Certificate{pair}
+	}
+	return nil
+}
+
+// withoutPasswords returns an environment in which a child finds no password of
+// ours: REDISCLI_AUTH is taken out, and a REDIS_URL with a password goes without
+// its user and password, or not at all when it cannot be read. (Without the
+// whole of it, the child might take some other Redis for the right one.)
+func withoutPasswords(env []string) []string {
+	out := make([]string, 0, len(env))
+	for _, e := range env {
+		name, value, _ := strings.Cut(e, "=")
+		switch name {
+		case envAuth:
+			continue
+		case envURL:
+			value, ok := bareURL(value)
+			if !ok {
+				continue
+			}
+			e = envURL + "=" + value
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// bareURL returns a URL without its user and password, if it had a password.
+func bareURL(text string) (string, bool) {
+	u, err := url.Parse(text)
+	if err != nil || u.Opaque != "" || u.Fragment != "" || strings.Contains(u.Path, "@") {
+		return "", false // a password with a # or a / that was not escaped
+	}
+	secret := false
+	if u.User != nil {
+		// A user alone may be a password in the wrong place.
+		u.User, secret = nil, true
+	}
+	q := u.Query()
+	for k := range q {
+		if strings.Contains(strings.ToLower(k), "pass") {
+			q.Del(k)
+			secret = true
+		}
+	}
+	if !secret {
+		return text, true
+	}
+	u.RawQuery = q.Encode()
+	return u.String(), true
+}

@@ -1,0 +1,381 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/rlock"
+)
+
+const runHelp = `run takes the lock NAME, runs CMD, and gives the lock back when CMD has ended.
+Without -n or -w it waits for the lock as long as that takes.
+
+The lock is renewed while CMD runs. When it is lost all the same (Redis is out of
+reach for a lease, somebody forced it open), CMD is stopped: TERM to its process
+group, and KILL after --kill-after.
+
+INT, TERM, HUP, QUIT, USR1 and USR2 are passed on to the process group of CMD;
+while run still waits for the lock, the first four end it, and the last two do
+nothing. The lock is given back when all of the group has ended, so a process
+that CMD leaves behind keeps it, unless it moves to a session of its own. On
+Linux CMD is killed when run is. Ctrl-Z stops CMD and run together; what is not
+resumed within the lease has lost the lock, and is stopped when it is resumed.
+
+CMD gets standard input and the terminal, and in its environment
+  LATCHKEY_NAME    the name of the lock
+  LATCHKEY_HOLDER  the holder as Redis shows it
+  LATCHKEY_TOKEN   the fencing token: each acquisition has a greater one than the
+                   last, for what the lock protects to compare
+  LATCHKEY_LEASE   the lease, in milliseconds
+but not REDISCLI_AUTH; and if REDIS_URL has a user or a password, CMD gets it
+without them. Hand over what CMD needs of them under another name.
+
+Exit status: that of CMD, 128+n if signal n ended it, or
+  75   somebody else has the lock (-E chooses another number)
+  76   the lock was lost, whatever CMD returned
+  124  --hold-at-most was over and CMD was stopped
+  126  CMD cannot be executed
+  127  CMD was not found
+  64   the command line makes no sense
+  69   Redis cannot be reached, or refuses
+  128+n  signal n came while run waited for the lock`
+
+const runExamples = `  latchkey run nightly -- ./backup.sh           wait for it
+  latchkey run -n -E 0 every-minute ./job       somebody else runs it: fine
+  latchkey run -w 30s --hold-at-most 1h deploy make deploy
+  latchkey run --hold-at-least 50s -n -E 0 tick ./tick    once a minute, on many machines
+  latchkey run -c 'cd /srv && ./migrate | tee log' migrate`
+
+// maxTime is the longest time that Redis is asked to keep.
+const maxTime = 10 * 365 * 24 * time.Hour
+
+// maxLabel is the longest label, in bytes.
+const maxLabel = 1024
+
+// runFlags are the flags of run.
+type runFlags struct {
+	nonblock              bool
+	wait                  time.Duration
+	conflict              int
+	lease                 time.Duration
+	holdMin, holdMax      time.Duration
+	killAfter             time.Duration
+	label, shell          string
+	labelGiven, waitGiven bool
+}
+
+func newRun(conn *connection) *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:                   "run [flags] NAME [--] CMD [ARG...]",
+		Short:                 "Run a command while holding a lock",
+		Long:                  runHelp,
+		Example:               runExamples,
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.labelGiven, f.waitGiven = cmd.Flags().Changed("label"), cmd.Flags().Changed("wait")
+			j, err := f.job(args, cmd.Flags().ArgsLenAtDash())
+			if err != nil {
+				return err
+			}
+			return j.run(conn)
+		},
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return nil, cobra.ShellCompDirectiveDefault
+		},
+	}
+	f.register(cmd.Flags())
+	return cmd
+}
+
+func (f *runFlags) register(fs *pflag.FlagSet) {
+	fs.SetInterspersed(false) // what follows NAME belongs to CMD
+	fs.SortFlags = false
+	fs.BoolVarP(&f.nonblock, "nonblock", "n", false, "do not wait for the lock")
+	durationVar(fs, &f.wait, "wait", "w", 0, "wait for the lock at most so long; 0.2 is seconds, and so is 200ms")
+	fs.IntVarP(&f.conflict, "conflict-exit-code", "E", exitConflict, "exit `code` when the lock was not to be had; with 0 nothing is said")
+	durationVar(fs, &f.lease, "lease", "", 30*time.Second, "the lease, renewed every third of it: how long the lock stays closed after\na crash, and for how long Redis may be out of reach; at least 100ms")
+	durationVar(fs, &f.holdMin, "hold-at-least", "", 0, "keep the lock closed for so long, however soon CMD ends; run does not wait for that")
+	durationVar(fs, &f.holdMax, "hold-at-most", "", 0, "stop CMD when it has run for so long")
+	durationVar(fs, &f.killAfter, "kill-after", "", 5*time.Second, "what comes between TERM and KILL when CMD is stopped")
+	fs.StringVar(&f.label, "label", "", "who this is, for people who look at the lock (default user@host CMD, without arguments)")
+	fs.StringVarP(&f.shell, "shell", "c", "", "give `STRING` to a shell instead of CMD")
+}
+
+// A job is what run has to do.
+type job struct {
+	runFlags
+	name string
+	argv []string
+	path string // of argv[0]
+}
+
+// job checks the command line. dash is how many arguments stood before a "--".
+func (f *runFlags) job(args []string, dash int) (*job, error) {
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	if len(args) == 0 || args[0] == "" {
+		return nil, usagef("run: the NAME of the lock is missing")
+	}
+	j := &job{runFlags: *f, name: args[0], argv: args[1:]}
+	dashed := dash == 0
+	if len(j.argv) > 0 && j.argv[0] == "--" {
+		j.argv, dashed = j.argv[1:], true
+	}
+	switch {
+	case f.shell != "" && len(j.argv) > 0:
+		return nil, usagef("run: there is a CMD besides -c")
+	case f.shell != "":
+		j.argv = shellCommand(f.shell)
+	case len(j.argv) == 0 || j.argv[0] == "":
+		return nil, usagef("run: the CMD is missing")
+	case j.argv[0][0] == '-' && !dashed:
+		return nil, usagef("run: %s stands where CMD is expected; flags come before NAME", j.argv[0])
+	}
+	if !j.labelGiven {
+		j.label = defaultLabel(j.argv[0])
+	}
+	return j, nil
+}
+
+func (f *runFlags) check() error {
+	switch {
+	case f.nonblock && f.waitGiven:
+		return usagef("run: -n and -w exclude each other")
+	case f.conflict < 0 || f.conflict > 255:
+		return usagef("run: an exit code is between 0 and 255, so -E cannot be %d", f.conflict)
+	case f.lease < 100*time.Millisecond || f.lease > maxTime:
+		return usagef("run: a --lease of %v: the least is 100ms, the most %v", f.lease, maxTime)
+	case f.holdMin > maxTime || f.holdMax > maxTime:
+		return usagef("run: the most that a lock can be held is %v", maxTime)
+	case f.holdMax > 0 && f.holdMin > f.holdMax:
+		return usagef("run: --hold-at-least %v is longer than --hold-at-most %v", f.holdMin, f.holdMax)
+	case len(f.label) > maxLabel:
+		return usagef("run: the label has %d bytes, the most is %d", len(f.label), maxLabel)
+	}
+	return nil
+}
+
+// defaultLabel says who runs what where. It has no arguments: they may be
+// secret, and many can read Redis.
+func defaultLabel(cmd string) string {
+	who := strconv.Itoa(os.Getuid())
+	if u, err := user.Current(); err == nil {
+		who = u.Username
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "?"
+	}
+	label := who + "@" + host + " " + cmd
+	if len(label) <= maxLabel {
+		return label
+	}
+	cut := maxLabel
+	for !utf8.RuneStart(label[cut]) {
+		cut--
+	}
+	return label[:cut]
+}
+
+// run does it all. Whatever can fail without the lock comes before it.
+func (j *job) run(conn *connection) (err error) {
+	if j.path, err = lookPath(j.argv[0]); err != nil {
+		return err
+	}
+	rdb, addr, err := conn.open()
+	if err != nil {
+		return err
+	}
+	defer rdb.Close()
+	signals := catchSignals()
+	client := latchkey.New(rdb, latchkey.WithWatchdogTimeout(j.lease))
+	defer client.Close()
+
+	hold, err := j.acquire(client, addr, signals)
+	if err != nil {
+		return err
+	}
+	err = j.hold(hold, signals)
+	// Whatever has become of CMD, it has ended, and the lock can go.
+	uerr := hold.Unlock(context.Background())
+	switch {
+	case errors.Is(uerr, latchkey.ErrLeaseLost):
+		return j.lost(err)
+	case uerr != nil:
+		// CMD has done its work: its exit code stands.
+		fmt.Fprintf(os.Stderr, "latchkey: %q could not be given back, and ends with its lease: %v\n", j.name, unavailable(addr, uerr))
+	}
+	return err
+}
+
+// lost is the error of a job that has lost its lock. err is how it ended.
+func (j *job) lost(err error) error {
+	var e *exit
+	if errors.As(err, &e) && e.code == exitLost {
+		return err
+	}
+	code := 0
+	if e != nil {
+		code = e.code
+	}
+	return exitf(exitLost, "lost the lock %q while %s ran, which has ended with %d", j.name, j.argv[0], code)
+}
+
+// acquire takes the lock, or returns why not.
+func (j *job) acquire(client *latchkey.Client, addr string, signals <-chan os.Signal) (*latchkey.Hold, error) {
+	ctx, stop := context.WithCancelCause(context.Background())
+	defer stop(nil)
+	idle := make(chan struct{})
+	waiting := make(chan struct{})
+	go func() {
+		defer close(idle)
+		for {
+			select {
+			case sig := <-signals:
+				if endsWait(sig) {
+					stop(endedBy(sig))
+					return
+				}
+			case <-waiting:
+				return
+			}
+		}
+	}()
+
+	var opts []latchkey.LockOption
+	if j.label != "" {
+		opts = append(opts, latchkey.Label(j.label))
+	}
+	if j.holdMin >= time.Millisecond {
+		opts = append(opts, latchkey.HoldAtLeast(j.holdMin))
+	}
+	lock := rlock.New(client, j.name, rlock.Fenced())
+	var hold *latchkey.Hold
+	var err error
+	switch {
+	case j.nonblock:
+		hold, err = lock.TryLock(ctx, opts...)
+	case j.waitGiven:
+		hold, err = lock.TryLock(ctx, append(opts, latchkey.Wait(j.wait))...)
+	default:
+		hold, err = lock.Lock(ctx, opts...)
+	}
+	close(waiting)
+	<-idle
+	// Taken at the moment the signal came: CMD is not started.
+	if cause := context.Cause(ctx); cause != nil {
+		if hold != nil {
+			_ = hold.Unlock(context.Background()) // else its lease ends it
+		}
+		return nil, cause
+	}
+	if err != nil {
+		return nil, j.refused(addr, err)
+	}
+	return hold, nil
+}
+
+// refused says why there is no lock: an error also where the exit code is 0.
+func (j *job) refused(addr string, err error) error {
+	// Without an answer from Redis, the error is ErrNotAcquired and something else.
+	var e *latchkey.Error
+	if errors.As(err, &e) && e.Err == latchkey.ErrNotAcquired { //nolint:errorlint // that and nothing else
+		if j.conflict == 0 {
+			return &exit{code: 0}
+		}
+		return exitf(j.conflict, "somebody else has the lock %q", j.name)
+	}
+	return unavailable(addr, err)
+}
+
+// endedBy is how a process ends that a signal ends.
+func endedBy(sig os.Signal) error {
+	n, _ := sig.(syscall.Signal)
+	return &exit{code: exitSignal + int(n)}
+}
+
+// hold runs CMD under the lock, and returns when it has ended.
+func (j *job) hold(hold *latchkey.Hold, signals chan os.Signal) error {
+	tty := openTerminal()
+	defer tty.close()
+	c, err := startChild(j.path, j.argv, j.environment(hold), tty, signals)
+	if err != nil {
+		return cannotRun(j.argv[0], err)
+	}
+	s := &supervisor{job: j, lock: hold, child: c, tty: tty, signals: signals}
+	s.watch()
+	signal.Ignore(ignoredAtEnd...) // nothing can be done but what is being done
+	tty.takeBack()
+	return s.result()
+}
+
+// environment returns the environment of CMD.
+func (j *job) environment(hold *latchkey.Hold) []string {
+	var env []string
+	for _, e := range withoutPasswords(os.Environ()) {
+		if !strings.HasPrefix(e, "LATCHKEY_") {
+			env = append(env, e)
+		}
+	}
+	return append(env,
+		"LATCHKEY_NAME="+j.name,
+		"LATCHKEY_HOLDER="+hold.HolderID(),
+		"LATCHKEY_TOKEN="+strconv.FormatInt(hold.Token(), 10),
+		"LATCHKEY_LEASE="+strconv.FormatInt(j.lease.Milliseconds(), 10))
+}
+
+// lookPath finds the file of CMD.
+func lookPath(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	switch {
+	case err == nil, errors.Is(err, exec.ErrDot): // the PATH says so
+		return path, nil
+	case filepath.Base(name) == name && inPath(name):
+		err = fs.ErrPermission // as the shells say it
+	}
+	return "", cannotRun(name, err)
+}
+
+// inPath reports whether the PATH has a file of that name that is not
+// executable.
+func inPath(name string) bool {
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.Mode().IsRegular() {
+			return true
+		}
+	}
+	return false
+}
+
+func cannotRun(name string, err error) error {
+	code := exitCannotRun
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		code = exitNotFound
+	}
+	var e *exec.Error
+	if errors.As(err, &e) {
+		err = e.Err
+	}
+	return exitf(code, "cannot run %s: %v", name, err)
+}

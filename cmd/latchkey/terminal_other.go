@@ -1,0 +1,19 @@
+//go:build !linux && !darwin && !freebsd && !netbsd && !openbsd && !dragonfly
+
+package main
+
+import "syscall"
+
+// A terminal is the one that controls a session. There is no such thing here.
+type terminal struct{ ours int }
+
+func openTerminal() *terminal { return nil }
+
+func asksForTerminal(syscall.Signal) bool { return false }
+
+func (*terminal) close()          {}
+func (*terminal) foreground() int { return -1 }
+func (*terminal) has() bool       { return false }
+func (*terminal) suspend()        {}
+func (*terminal) handOver()       {}
+func (*terminal) takeBack()       {}

@@ -1,0 +1,106 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+)
+
+// A terminal is the one that controls our session, on which one process group is
+// in the foreground: it may read, and hears of Ctrl-C. A nil terminal is none.
+type terminal struct {
+	file   *os.File
+	ours   int // our process group
+	theirs int // the child's
+}
+
+// openTerminal returns the controlling terminal, nil if there is none.
+func openTerminal() *terminal {
+	f, err := os.OpenFile("/dev/tty", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil
+	}
+	t := &terminal{file: f, ours: syscall.Getpgrp()}
+	if t.foreground() < 0 {
+		t.close()
+		return nil
+	}
+	return t
+}
+
+func (t *terminal) close() {
+	if t != nil {
+		_ = t.file.Close()
+	}
+}
+
+func (t *terminal) fd() int { return int(t.file.Fd()) }
+
+// foreground returns the group in the foreground, negative if there is none.
+func (t *terminal) foreground() int {
+	pgrp, err := unix.IoctlGetInt(t.fd(), unix.TIOCGPGRP)
+	if err != nil {
+		return -1
+	}
+	return pgrp
+}
+
+// give puts a group into the foreground. Whoever does that from the background
+// is stopped, and the rest of his group, unless he ignores the signal; and what
+// is ignored when a child is started is ignored by the child.
+func (t *terminal) give(pgrp int) {
+	signal.Ignore(syscall.SIGTTOU)
+	_ = unix.IoctlSetPointerInt(t.fd(), unix.TIOCSPGRP, pgrp)
+	signal.Reset(syscall.SIGTTOU)
+}
+
+// eager reports whether the child should have the terminal from the start.
+func (t *terminal) eager() bool {
+	return t != nil && t.foreground() == t.ours && term.IsTerminal(0) && term.IsTerminal(1)
+}
+
+// asksForTerminal reports whether sig stops a process that uses the terminal
+// from the background.
+func asksForTerminal(sig syscall.Signal) bool {
+	return sig == syscall.SIGTTIN || sig == syscall.SIGTTOU
+}
+
+// has reports whether the child's group has the terminal.
+func (t *terminal) has() bool { return t.foreground() == t.theirs }
+
+// suspend stops our own process group, as the shell expects after Ctrl-Z, and
+// returns when we are resumed. If nobody could resume us (the group is
+// orphaned), the kernel does not stop it, and suspend returns soon.
+func (t *terminal) suspend() {
+	resumed := make(chan os.Signal, 1)
+	signal.Notify(resumed, syscall.SIGCONT)
+	defer signal.Stop(resumed)
+	t.takeBack()
+	// Not TSTP: that is caught, and Go cannot go back to its default action.
+	_ = unix.Kill(0, unix.SIGTTIN)
+	select {
+	case <-resumed:
+	case <-time.After(100 * time.Millisecond):
+	}
+}
+
+// handOver gives the terminal to the child, if it is ours to give: we may have
+// been resumed in the background.
+func (t *terminal) handOver() {
+	if t.foreground() == t.ours {
+		t.give(t.theirs)
+	}
+}
+
+// takeBack makes the foreground ours again if the child's group has it.
+func (t *terminal) takeBack() {
+	if t != nil && t.has() {
+		t.give(t.ours)
+	}
+}

@@ -1,0 +1,133 @@
+package wait_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/wait"
+)
+
+// A claim answers from a function and records when it was asked.
+type claim struct {
+	start  time.Time
+	answer func(nth int) (wait.Answer, error)
+
+	mu    sync.Mutex
+	asked []time.Duration
+}
+
+func newClaim(f func(nth int) (wait.Answer, error)) *claim {
+	return &claim{start: time.Now(), answer: f}
+}
+
+func (c *claim) Try(context.Context) (wait.Answer, error) {
+	c.mu.Lock()
+	c.asked = append(c.asked, time.Since(c.start))
+	nth := len(c.asked)
+	c.mu.Unlock()
+	return c.answer(nth)
+}
+
+func (c *claim) at() []time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.asked
+}
+
+// refuse answers with a refusal n times, then grants.
+func refuse(n int, ans wait.Answer) func(int) (wait.Answer, error) {
+	return func(nth int) (wait.Answer, error) {
+		if nth > n {
+			return wait.Answer{Granted: true, After: ans.After}, nil
+		}
+		return ans, nil
+	}
+}
+
+// hints are given out by hand.
+type hints struct {
+	mu         sync.Mutex
+	c          chan struct{}
+	live, dead bool
+	opened     int
+	closed     int
+}
+
+func newHints() *hints { return &hints{c: make(chan struct{}, 1)} }
+
+func (h *hints) C() <-chan struct{} { return h.c }
+func (h *hints) Live() bool         { h.mu.Lock(); defer h.mu.Unlock(); return h.live }
+func (h *hints) Dead() bool         { h.mu.Lock(); defer h.mu.Unlock(); return h.dead }
+func (h *hints) Close()             { h.mu.Lock(); defer h.mu.Unlock(); h.closed++ }
+
+func (h *hints) open() wait.Hints {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.opened++
+	return h
+}
+
+// confirm makes the hints flow.
+func (h *hints) confirm() { h.mu.Lock(); h.live = true; h.mu.Unlock(); h.hint() }
+
+func (h *hints) hint() {
+	select {
+	case h.c <- struct{}{}:
+	default:
+	}
+}
+
+func (h *hints) counts() (opened, closed int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.opened, h.closed
+}
+
+var errClosed = errors.New("closed")
+
+const (
+	recheck     = 4 * time.Second
+	unconfirmed = time.Second
+)
+
+// policy is that of a lock that hears hints.
+func policy(h *hints) *wait.Policy {
+	p := &wait.Policy{
+		Poll:        wait.Backoff{Initial: 8 * time.Millisecond, Max: 64 * time.Millisecond, Multiplier: 2},
+		Recheck:     recheck,
+		Unconfirmed: unconfirmed,
+		Exclusive:   true,
+		ClosedErr:   errClosed,
+	}
+	if h != nil {
+		p.Listen = h.open
+	}
+	return p
+}
+
+// A result is what became of an Until.
+type result struct {
+	err error
+	at  time.Duration
+}
+
+// until runs Until on a goroutine.
+func until(ctx context.Context, ls *wait.Lines, key string, c wait.Claim, p *wait.Policy) <-chan result {
+	start := time.Now()
+	out := make(chan result, 1)
+	go func() {
+		err := ls.Until(ctx, key, c, p)
+		out <- result{err, time.Since(start)}
+	}()
+	synctest.Wait()
+	return out
+}
+
+// advance lets d pass and everything happen that is due by then.
+func advance(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}

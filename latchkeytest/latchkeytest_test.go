@@ -1,0 +1,115 @@
+package latchkeytest_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/latchkeytest"
+	"github.com/latchkey-go/latchkey/rlock"
+)
+
+// Leases end to the millisecond, and an hour takes no time.
+func TestInABubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := latchkeytest.NewServer(t)
+		c, rdb := s.Client(t), s.Redis(t)
+		lock, ctx := rlock.New(c, "job"), t.Context()
+
+		fixed, err := lock.Lock(ctx, latchkey.Lease(10*time.Second))
+		require.NoError(t, err)
+		time.Sleep(10*time.Second - 1)
+		require.EqualValues(t, 1, rdb.Exists(ctx, "job").Val())
+		require.True(t, errEnded(fixed.Context()), "its holder has heard of it before")
+		time.Sleep(1)
+		require.Zero(t, rdb.Exists(ctx, "job").Val())
+
+		kept, err := lock.Lock(ctx)
+		require.NoError(t, err)
+		time.Sleep(time.Hour)
+		require.NoError(t, kept.Context().Err())
+		require.Greater(t, rdb.PTTL(ctx, "job").Val(), 19*time.Second)
+		require.NoError(t, kept.Unlock(ctx))
+		require.Empty(t, rdb.Keys(ctx, "*").Val())
+	})
+}
+
+func errEnded(ctx context.Context) bool { return ctx.Err() != nil }
+
+func TestOutsideOfABubble(t *testing.T) {
+	c := latchkeytest.New(t)
+	lock, ctx := rlock.New(c, "job"), t.Context()
+	_, err := lock.Lock(ctx, latchkey.Lease(50*time.Millisecond))
+	require.NoError(t, err)
+	_, err = lock.TryLock(ctx)
+	require.ErrorIs(t, err, latchkey.ErrNotAcquired)
+	h, err := lock.Lock(ctx) // the lease ends in real time
+	require.NoError(t, err)
+	require.NoError(t, h.Unlock(ctx))
+}
+
+// A critical section of hours: the lease is renewed all the time.
+func TestDoForHours(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lock := rlock.New(latchkeytest.New(t), "nightly")
+		require.NoError(t, latchkey.Do(t.Context(), lock, func(ctx context.Context) error {
+			time.Sleep(2 * time.Hour)
+			return ctx.Err()
+		}))
+	})
+}
+
+func TestTwoClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := latchkeytest.NewServer(t)
+		a, b := rlock.New(s.Client(t, latchkey.WithID("a")), "job"), rlock.New(s.Client(t), "job")
+		ctx := t.Context()
+		h, err := a.Lock(ctx)
+		require.NoError(t, err)
+		require.Regexp(t, `^a:\d+$`, h.HolderID())
+		_, err = b.TryLock(ctx)
+		require.ErrorIs(t, err, latchkey.ErrNotAcquired)
+
+		time.AfterFunc(7*time.Second, func() { _ = h.Unlock(ctx) })
+		start := time.Now()
+		h, err = b.Lock(ctx)
+		require.NoError(t, err)
+		require.Equal(t, 7*time.Second, time.Since(start), "a wake-up, no recheck")
+		require.NoError(t, h.Unlock(ctx))
+	})
+}
+
+func TestExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := latchkeytest.NewServer(t)
+		a, b := rlock.New(s.Client(t), "job"), rlock.New(s.Client(t), "job")
+		ctx := t.Context()
+		h, err := a.Lock(ctx)
+		require.NoError(t, err)
+		s.Expire("job")
+		other, err := b.TryLock(ctx)
+		require.NoError(t, err, "others get in at once")
+		start := time.Now()
+		<-h.Lost()
+		require.Equal(t, 10*time.Second, time.Since(start), "with the next renewal")
+		require.ErrorIs(t, context.Cause(h.Context()), latchkey.ErrLeaseLost)
+		require.ErrorIs(t, h.Unlock(ctx), latchkey.ErrLeaseLost)
+		require.NoError(t, other.Unlock(ctx))
+	})
+}
+
+// All is closed in the right order, with a hold left and a waiter.
+func TestLeftOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lock := rlock.New(latchkeytest.New(t), "job")
+		h, err := lock.Lock(t.Context())
+		require.NoError(t, err)
+		go func() { _, _ = lock.Lock(context.Background()) }()
+		synctest.Wait()
+		_ = h.Context()
+	})
+}

@@ -1,0 +1,481 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/redistest"
+	"github.com/latchkey-go/latchkey/rlock"
+)
+
+// traffic takes and gives back locks, by several clients of r at once, until
+// stop is closed. Every error, every clash of two holders and every token that
+// does not grow fails the test.
+func (r *faultRig) traffic(t *testing.T, stop <-chan struct{}, clients, workers, names int, opts ...latchkey.Option) (passes int64) {
+	t.Helper()
+	secs := make([]section, names)
+	tokens := make([]atomic.Int64, names)
+	var all sync.WaitGroup
+	var cs []*latchkey.Client
+	for range clients {
+		c := r.client(t, 0, opts...)
+		cs = append(cs, c)
+		for w := range workers {
+			all.Go(func() {
+				for i := w; ; i++ {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					n := i % names
+					h, err := rlock.New(c, fmt.Sprint("t", n), rlock.Fenced()).Lock(context.Background())
+					if err != nil {
+						secs[n].fail(err)
+						continue
+					}
+					secs[n].pass(func() {
+						if last := tokens[n].Swap(h.Token()); last >= h.Token() {
+							secs[n].fail(fmt.Errorf("token %d after %d", h.Token(), last))
+						}
+						if h.Context().Err() != nil {
+							secs[n].fail(fmt.Errorf("lost: %w", context.Cause(h.Context())))
+						}
+					})
+					secs[n].fail(h.Unlock(context.Background()))
+				}
+			})
+		}
+	}
+	done := make(chan struct{})
+	go func() { all.Wait(); close(done) }()
+	<-stop
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		require.FailNow(t, "stuck")
+	}
+	for n := range secs {
+		require.NoError(t, secs[n].err())
+		require.Zero(t, secs[n].clashes.Load(), "two holders at once")
+		require.Positive(t, secs[n].passes.Load(), "t%d was never taken", n)
+		passes += secs[n].passes.Load()
+	}
+	for _, c := range cs {
+		r.quiet(t, c)
+		require.Zero(t, c.Stats().Losses)
+	}
+	return passes
+}
+
+// every calls f again and again for d, and closes stop then.
+func every(pause, d time.Duration, f func()) (stop chan struct{}) {
+	stop = make(chan struct{})
+	go func() {
+		defer close(stop)
+		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(pause) {
+			f()
+		}
+	}()
+	return stop
+}
+
+func TestFaultScriptFlush(t *testing.T) {
+	t.Parallel()
+	r := newFaultRig(t)
+	stop := every(5*time.Millisecond, 1500*time.Millisecond, func() { r.servers[0].Do(t, "SCRIPT", "FLUSH") })
+	passes := r.traffic(t, stop, 2, 4, 3)
+	texts := r.commands("eval")
+	t.Logf("%d passes, %d scripts sent anew", passes, texts)
+	require.Greater(t, texts, int64(20), "the scripts were never missing")
+	r.free(t, "t0", "t1", "t2")
+}
+
+func TestFaultConnectionsKilled(t *testing.T) {
+	t.Parallel()
+	r := newFaultRig(t)
+	var killed atomic.Int64
+	stop := every(20*time.Millisecond, 5*time.Second, func() {
+		n := r.servers[0].Do(t, "CLIENT", "KILL", "TYPE", "NORMAL")
+		if n[0] != "0" {
+			killed.Add(1)
+		}
+	})
+	passes := r.traffic(t, stop, 3, 4, 3)
+	t.Logf("%d passes, %d massacres", passes, killed.Load())
+	require.Greater(t, killed.Load(), int64(50))
+	r.gone(t, time.Second)
+	r.free(t, "t0", "t1", "t2")
+}
+
+// Redis comes back without its data: holders learn of it with their next
+// renewal, waiters get in.
+func TestFaultRestartEmpty(t *testing.T) {
+	t.Parallel()
+	r := newFaultRig(t)
+	const lease = 3 * time.Second
+	lost := make(chan string, 10)
+	c := r.client(t, 0, latchkey.WithWatchdogTimeout(lease), latchkey.WithObserver(latchkey.Observer{
+		Lost: func(_, name string, _ time.Duration) { lost <- name },
+	}))
+	other := r.client(t, 0, latchkey.WithRecheck(faultNever))
+	h, err := rlock.New(c, "a").Lock(t.Context())
+	require.NoError(t, err)
+	res := r.waiting(t, other, "a")
+	require.Empty(t, h.Lost())
+
+	r.servers[0].Restart(t)
+	restarted := time.Now()
+	mine := granted(t, res, 2*time.Second)
+	select {
+	case <-h.Lost():
+		// A renewal is due every third of the lease, and a tenth after one that
+		// failed; the trust window would end later.
+		require.Less(t, time.Since(restarted), lease/3+lease/10+faultNoise)
+	case <-time.After(lease):
+		require.Fail(t, "not told")
+	}
+	require.Equal(t, "a", <-lost)
+	require.ErrorIs(t, context.Cause(h.Context()), latchkey.ErrLeaseLost)
+	err = h.Unlock(t.Context())
+	require.ErrorIs(t, err, latchkey.ErrLeaseLost)
+	require.ErrorIs(t, err, latchkey.ErrNotHeld)
+	require.Equal(t, map[string]string{mine.HolderID(): "1"}, r.fields(t, "a"), "a successor is spared")
+	require.NoError(t, mine.Unlock(t.Context()))
+	require.EqualValues(t, 1, c.Stats().Losses)
+	r.quiet(t, c)
+	r.quiet(t, other)
+	r.free(t, "a")
+}
+
+func TestFaultRestartIdle(t *testing.T) {
+	t.Parallel()
+	r := newFaultRig(t)
+	c := r.client(t, 0)
+	l := rlock.New(c, "a", rlock.Fenced())
+	var last int64
+	for range 4 {
+		start := time.Now()
+		h, err := l.Lock(t.Context())
+		require.NoError(t, err)
+		require.Less(t, time.Since(start), time.Second)
+		require.Greater(t, h.Token(), last, "tokens grow although the counter is lost")
+		last = h.Token()
+		require.NoError(t, h.Unlock(t.Context()))
+		r.servers[0].Kill()
+		r.servers[0].Restart(t)
+	}
+	r.free(t, "a")
+}
+
+// A server at its memory limit: nobody gets in, everybody gets out.
+func TestFaultOutOfMemory(t *testing.T) {
+	t.Parallel()
+	r := newFaultRig(t)
+	const lease = 600 * time.Millisecond
+	c := r.client(t, 0, latchkey.WithWatchdogTimeout(lease))
+	l := rlock.New(c, "a", rlock.Fenced())
+	h, err := l.Lock(t.Context(), latchkey.Label("worker"))
+	require.NoError(t, err)
+	nested, err := l.Lock(h.Context())
+	require.NoError(t, err)
+	lingering, err := rlock.New(c, "lingering").Lock(t.Context(), latchkey.HoldAtLeast(time.Second))
+	require.NoError(t, err)
+
+	r.servers[0].Do(t, "CONFIG", "SET", "maxmemory", "1")
+	require.True(t, redis.IsOOMError(r.direct.Set(t.Context(), "x", "x", 0).Err()), "there is memory")
+	for name, ctx := range map[string]context.Context{"b": t.Context(), "a": h.Context()} {
+		for _, opts := range [][]rlock.Option{nil, {rlock.Fenced()}} {
+			start := time.Now()
+			got, err := rlock.New(c, name, opts...).Lock(ctx)
+			require.Nil(t, got)
+			require.True(t, redis.IsOOMError(err), "%v", err)
+			require.False(t, maybeApplied(t, err))
+			require.Less(t, time.Since(start), faultNoise, "it will not go away by itself")
+		}
+	}
+	require.Equal(t, "2", r.fields(t, "a")[h.HolderID()])
+	renewals := c.Stats().Renewals
+	redistest.Until(t, "renewals", func() bool { return c.Stats().Renewals >= renewals+3 })
+	require.Zero(t, c.Stats().Losses)
+	require.NoError(t, h.Context().Err())
+	require.NoError(t, h.Extend(t.Context(), 2*lease))
+
+	require.NoError(t, nested.Unlock(t.Context()))
+	require.Equal(t, map[string]string{h.HolderID(): "1"}, r.fields(t, "a"))
+	require.NoError(t, h.Unlock(t.Context()))
+	require.NoError(t, lingering.Unlock(t.Context()))
+	r.gone(t, time.Second+faultNoise)
+	r.servers[0].Do(t, "CONFIG", "SET", "maxmemory", "0")
+	r.free(t, "a", "b", "lingering")
+}
+
+func TestFaultWrongType(t *testing.T) {
+	t.Parallel()
+	r := newFaultRig(t)
+	c := r.client(t, 0)
+	held, err := rlock.New(c, "held").Lock(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, r.direct.Del(t.Context(), "held").Err())
+	for _, name := range []string{"a", "held"} {
+		require.NoError(t, r.direct.Set(t.Context(), name, "data", 0).Err())
+	}
+	ctx := latchkey.WithHolder(t.Context())
+	holder, _ := latchkey.HolderFrom(ctx)
+	for _, opts := range [][]rlock.Option{nil, {rlock.Fenced()}, {rlock.NonReentrant()}, {rlock.Spin(rlock.Backoff{})}} {
+		l := rlock.New(c, "a", opts...)
+		for method, call := range map[string]func() error{
+			"Lock":        func() error { _, err := l.Lock(ctx); return err },
+			"TryLock":     func() error { _, err := l.TryLock(ctx); return err },
+			"TryLockWait": func() error { _, err := l.TryLock(ctx, latchkey.Wait(time.Second)); return err },
+			"ForceUnlock": func() error { _, err := l.ForceUnlock(ctx); return err },
+			"IsLocked":    func() error { _, err := l.IsLocked(ctx); return err },
+			"IsHeldBy":    func() error { _, err := l.IsHeldBy(ctx, holder); return err },
+			"HoldCount":   func() error { _, err := l.HoldCount(ctx); return err },
+			"TTL":         func() error { _, err := l.TTL(ctx); return err },
+			"Token":       func() error { _, err := l.Token(ctx); return err },
+		} {
+			start := time.Now()
+			err := call()
+			require.ErrorIs(t, err, latchkey.ErrKeyConflict, method)
+			require.False(t, maybeApplied(t, err), method)
+			require.Less(t, time.Since(start), faultNoise, method)
+		}
+	}
+	err = held.Unlock(t.Context())
+	require.ErrorIs(t, err, latchkey.ErrKeyConflict)
+	require.False(t, maybeApplied(t, err))
+	for _, name := range []string{"a", "held"} {
+		require.Equal(t, "data", r.direct.GetDel(t.Context(), name).Val(), "somebody else's data is spared")
+	}
+	r.quiet(t, c)
+	r.free(t, "a", "held")
+}
+
+// A server that has become a replica. A short spell is survived by those who
+// hold and by those who ask; a long one ends in an error that tells.
+func TestFaultReadOnly(t *testing.T) {
+	t.Parallel()
+	r := newFaultRig(t)
+	s := r.servers[0]
+	replica := func(on bool) {
+		if on {
+			s.Do(t, "REPLICAOF", "127.0.0.1", "1")
+			require.True(t, redis.IsReadOnlyError(r.direct.Set(context.Background(), "x", "x", 0).Err()))
+			return
+		}
+		s.Do(t, "REPLICAOF", "NO", "ONE")
+	}
+	const lease = 1500 * time.Millisecond
+	var failed atomic.Int64
+	c := r.client(t, 0, latchkey.WithWatchdogTimeout(lease), latchkey.WithObserver(latchkey.Observer{
+		RenewFailed: func(string, string, error) { failed.Add(1) },
+	}))
+	h, err := rlock.New(c, "a").Lock(t.Context())
+	require.NoError(t, err)
+	replica(true)
+	asking := faultGo(func() (*latchkey.Hold, error) { return rlock.New(c, "b").Lock(t.Context()) })
+	redistest.Until(t, "a renewal to fail", func() bool { return failed.Load() > 0 })
+	replica(false)
+	require.NoError(t, granted(t, asking, time.Second).Unlock(t.Context()))
+	renewed := r.fields(t, "a")
+	require.Equal(t, map[string]string{h.HolderID(): "1"}, renewed)
+	time.Sleep(lease) // past the lease as it was
+	require.NoError(t, h.Context().Err())
+	require.NoError(t, h.Unlock(t.Context()))
+
+	replica(true)
+	start := time.Now()
+	_, err = rlock.New(c, "b").Lock(t.Context())
+	require.True(t, redis.IsReadOnlyError(err), "%v", err)
+	require.False(t, maybeApplied(t, err))
+	require.Less(t, time.Since(start), 4*time.Second)
+	replica(false)
+	r.quiet(t, c)
+	r.free(t, "a", "b")
+}
+
+func TestFaultLoading(t *testing.T) {
+	t.Parallel()
+	r := newFaultRig(t)
+	s := r.servers[0]
+	_, err := r.direct.Pipelined(t.Context(), func(pipe redis.Pipeliner) error {
+		for i := range 3000 {
+			pipe.Set(t.Context(), fmt.Sprint("k", i), i, 0)
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	s.Do(t, "SAVE")
+	c := r.client(t, 0)
+	s.Kill()
+	restarted := make(chan struct{})
+	go func() {
+		defer close(restarted)
+		s.Restart(t, "--key-load-delay", "500", "--loading-process-events-interval-bytes", "1024")
+	}()
+	redistest.Until(t, "the server to load", func() bool { return redis.IsLoadingError(r.direct.Ping(t.Context()).Err()) })
+	h, err := rlock.New(c, "a").Lock(t.Context())
+	loaded := r.direct.DBSize(t.Context())
+	<-restarted
+	if err != nil {
+		// A machine so slow that it took longer than a caller is kept.
+		require.True(t, redis.IsLoadingError(err), "%v", err)
+		h, err = rlock.New(c, "a").Lock(t.Context())
+	}
+	require.NoError(t, err)
+	require.NoError(t, loaded.Err())
+	require.NoError(t, h.Unlock(t.Context()))
+	s.Do(t, "FLUSHALL")
+	r.free(t, "a")
+}
+
+func TestFaultBusy(t *testing.T) {
+	t.Parallel()
+	r := newFaultRig(t, "--busy-reply-threshold", "50")
+	c := r.client(t, 0)
+	h, err := rlock.New(c, "held").Lock(t.Context())
+	require.NoError(t, err)
+	endless := make(chan error, 1)
+	go func() { endless <- r.direct.Eval(context.Background(), "while true do end", nil).Err() }()
+	redistest.Until(t, "the server to be busy", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		return errorCode(r.direct.Ping(ctx).Err(), "BUSY")
+	})
+	asking := faultGo(func() (*latchkey.Hold, error) { return rlock.New(c, "a").Lock(t.Context()) })
+	unlocked := h.UnlockAsync(t.Context())
+	sent := r.commands("evalsha")
+	redistest.Until(t, "some asking", func() bool { return r.commands("evalsha") >= sent+4 })
+	require.Empty(t, asking)
+	require.NoError(t, r.direct.ScriptKill(t.Context()).Err())
+	require.Error(t, <-endless)
+	require.NoError(t, granted(t, asking, time.Second).Unlock(t.Context()))
+	require.NoError(t, <-unlocked)
+	r.quiet(t, c)
+	r.free(t, "a", "held")
+}
+
+func TestFaultClientPause(t *testing.T) {
+	for _, mode := range []string{"ALL", "WRITE"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			const pause = 800 * time.Millisecond
+			r := newFaultRig(t)
+			c := r.client(t, 0)
+			held, err := rlock.New(c, "held").Lock(t.Context())
+			require.NoError(t, err)
+			r.servers[0].Do(t, "CLIENT", "PAUSE", fmt.Sprint(pause.Milliseconds()), mode)
+			paused := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			_, err = rlock.New(c, "a").Lock(ctx)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Less(t, time.Since(paused), 200*time.Millisecond+prompt)
+			require.NoError(t, held.Unlock(t.Context()))
+			h, err := rlock.New(c, "b").Lock(t.Context())
+			require.NoError(t, err)
+			require.Greater(t, time.Since(paused), pause*9/10, "there was no pause")
+			require.Less(t, time.Since(paused), pause+2*faultNoise)
+			require.NoError(t, h.Unlock(t.Context()))
+			require.Empty(t, r.fields(t, "a"), "a ghost")
+			r.quiet(t, c)
+			r.free(t, "a", "b", "held")
+		})
+	}
+}
+
+// Somebody takes the lock away: its holder hears of it with its next renewal,
+// whoever waits gets it at once, and the former holder cannot take it from him.
+func TestFaultForcedUnlock(t *testing.T) {
+	t.Parallel()
+	r := newFaultRig(t)
+	const lease = 1500 * time.Millisecond
+	c := r.client(t, 0, latchkey.WithWatchdogTimeout(lease))
+	h, err := rlock.New(c, "a").Lock(t.Context())
+	require.NoError(t, err)
+	nested, err := rlock.New(c, "a").Lock(h.Context())
+	require.NoError(t, err)
+	res := r.waiting(t, faultClient(t, r.direct, latchkey.WithRecheck(faultNever)), "a")
+	freed, err := rlock.New(faultClient(t, r.direct), "a").ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.True(t, freed)
+	forced := time.Now()
+	mine := granted(t, res, time.Second)
+	for _, h := range []*latchkey.Hold{nested, h} {
+		select {
+		case <-h.Lost():
+		case <-time.After(time.Until(forced.Add(lease/3 + lease/20 + faultNoise))):
+			require.Fail(t, "not told")
+		}
+		require.ErrorIs(t, context.Cause(h.Context()), latchkey.ErrLeaseLost)
+		require.ErrorIs(t, h.Unlock(t.Context()), latchkey.ErrLeaseLost)
+	}
+	require.Equal(t, map[string]string{mine.HolderID(): "1"}, r.fields(t, "a"))
+	require.NoError(t, mine.Unlock(t.Context()))
+	freed, err = rlock.New(c, "a").ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.False(t, freed)
+	r.quiet(t, c)
+	r.free(t, "a")
+}
+
+// Where the lock was taken away and nobody noticed yet, Unlock says so and
+// spares the successor.
+func TestFaultUnlockAfterForcedUnlock(t *testing.T) {
+	t.Parallel()
+	r := newFaultRig(t)
+	c := r.client(t, 0)
+	h, err := rlock.New(c, "a").Lock(t.Context())
+	require.NoError(t, err)
+	_, err = rlock.New(c, "a").ForceUnlock(t.Context())
+	require.NoError(t, err)
+	successor := r.holder(t, "a")
+	require.ErrorIs(t, h.Unlock(t.Context()), latchkey.ErrLeaseLost)
+	require.Error(t, h.Context().Err())
+	<-h.Lost()
+	require.Equal(t, map[string]string{successor.HolderID(): "1"}, r.fields(t, "a"))
+	require.NoError(t, successor.Unlock(t.Context()))
+	r.free(t, "a")
+}
+
+// A process that comes back under the id it had does not take what it held
+// before for its own.
+func TestFaultReusedID(t *testing.T) {
+	t.Parallel()
+	r := newFaultRig(t)
+	before := faultClient(t, r.direct, latchkey.WithID("pod-1"))
+	held := map[string]*latchkey.Hold{}
+	for i := range 20 {
+		h, err := rlock.New(before, fmt.Sprint("a", i)).Lock(latchkey.WithHolder(t.Context()))
+		require.NoError(t, err)
+		held[h.Name()] = h
+	}
+	after := faultClient(t, r.direct, latchkey.WithID("pod-1"))
+	ctx := latchkey.WithHolder(t.Context())
+	for name, h := range held {
+		require.Contains(t, h.HolderID(), "pod-1:")
+		for _, ctx := range []context.Context{t.Context(), ctx, h.Context()} {
+			_, err := rlock.New(after, name).TryLock(ctx)
+			require.ErrorIs(t, err, latchkey.ErrNotAcquired)
+		}
+		by, err := rlock.New(after, name).IsHeldBy(t.Context(), h.Holder())
+		require.NoError(t, err)
+		require.False(t, by)
+		require.ErrorIs(t, rlock.New(after, name).Unlock(h.Context()), latchkey.ErrNotHeld)
+	}
+	require.NoError(t, after.Close())
+	for name, h := range held {
+		require.Equal(t, map[string]string{h.HolderID(): "1"}, r.fields(t, name), "Close gives back its own only")
+		require.NoError(t, h.Unlock(t.Context()))
+	}
+	r.free(t, "a0", "a19")
+}
