@@ -240,27 +240,24 @@ func withoutPasswords(env []string) []string {
 	return out
 }
 
-// bareURL returns a URL without its user and password, if it had a password.
+// bareURL returns a URL without its user and passwords; false when it may have
+// some that cannot be told from the rest.
 func bareURL(text string) (string, bool) {
 	u, err := url.Parse(text)
 	if err != nil || u.Opaque != "" || u.Fragment != "" || strings.Contains(u.Path, "@") {
 		return "", false // a password with a # or a / that was not escaped
 	}
-	secret := false
-	if u.User != nil {
-		// A user alone may be a password in the wrong place.
-		u.User, secret = nil, true
-	}
+	bare := u.User == nil
+	u.User = nil // a user alone may be a password in the wrong place
 	q := u.Query()
 	for k := range q {
 		if strings.Contains(strings.ToLower(k), "pass") {
 			q.Del(k)
-			secret = true
+			u.RawQuery, bare = q.Encode(), false
 		}
 	}
-	if !secret {
+	if bare {
 		return text, true
 	}
-	u.RawQuery = q.Encode()
 	return u.String(), true
 }

@@ -118,7 +118,7 @@ func reenter(ctx context.Context, st *stage, l *rlock.Lock) error {
 }
 
 // crashLease is the lease of a holder that crashes.
-const crashLease = 150 * time.Millisecond
+const crashLease = 200 * time.Millisecond
 
 // playCrash: round by round, one worker takes the lock, and neither renews nor
 // unlocks it. The next gets in when the lease is over and not earlier, and by
@@ -130,7 +130,7 @@ func playCrash(ctx context.Context, st *stage) error {
 	}
 	lock := st.locks("crash", cs)
 	s := section{st: st}
-	for round := 0; err == nil && (round == 0 || time.Since(st.began) < st.duration); round++ {
+	for round := 0; err == nil && (st.waits.count.Load() == 0 || time.Since(st.began) < st.duration); round++ {
 		err = crashRound(ctx, st, &s, lock, round)
 	}
 	s.settle()
@@ -143,7 +143,9 @@ func crashRound(ctx context.Context, st *stage, s *section, lock func(int) *rloc
 	victim := round % st.workers
 	asked := time.Now()
 	crashed, err := st.lock(ctx, lock(victim), latchkey.Lease(crashLease))
-	if err != nil {
+	if errors.Is(err, latchkey.ErrLeaseLost) {
+		return nil // on a machine that stood still for a lease; there is another round
+	} else if err != nil {
 		return err
 	}
 	first := new(atomic.Bool)
@@ -188,7 +190,7 @@ func awaitLoss(ctx context.Context, st *stage, h *latchkey.Hold) error {
 }
 
 // forcedLease is the lease that is renewed while the lock is forced open.
-const forcedLease = 300 * time.Millisecond
+const forcedLease = 900 * time.Millisecond
 
 // playForced: a lock is forced open while somebody holds it, who hears of it by
 // the next renewal, a third of the lease later at most. What is counted as waits

@@ -62,5 +62,9 @@ func unavailable(addr string, err error) error {
 		err = e.Err // the rest is about Go
 	}
 	text := strings.TrimPrefix(err.Error(), latchkey.ErrNotAcquired.Error()+": ") // who knows who has it
+	// The second is how Redis answers to a long command from somebody unknown.
+	if strings.Contains(text, "NOAUTH") || strings.Contains(text, "unauthenticated") {
+		text = "it wants a password (-a, " + envAuth + " or in the URL)"
+	}
 	return exitf(exitUnavailable, "Redis at %s: %s", addr, text)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -26,6 +27,13 @@ var binary string
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 func testMain(m *testing.M) int {
+	// Of a test in the background (go test &), children would inherit that these
+	// are ignored; what is caught is not inherited.
+	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGHUP} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
 	dir, err := os.MkdirTemp("", "latchkey-test-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -70,6 +78,7 @@ type command struct {
 // prepare makes a command that is not started yet, with an environment that
 // says nothing of Redis.
 func prepare(t testing.TB, args ...string) *command {
+	t.Helper()
 	c := &command{t: t, cmd: exec.Command(binary, args...), done: make(chan struct{})}
 	c.cmd.Stdout, c.cmd.Stderr = &c.out, &c.err
 	for _, e := range os.Environ() {

@@ -319,6 +319,9 @@ func endedBy(sig os.Signal) error {
 func (j *job) hold(hold *latchkey.Hold, signals chan os.Signal) error {
 	tty := openTerminal()
 	defer tty.close()
+	if hold.Remaining() <= 0 { // we have slept through it
+		return exitf(exitLost, "lost the lock %q before %s was started", j.name, j.argv[0])
+	}
 	c, err := startChild(j.path, j.argv, j.environment(hold), tty, signals)
 	if err != nil {
 		return cannotRun(j.argv[0], err)

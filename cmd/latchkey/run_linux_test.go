@@ -181,7 +181,7 @@ func TestRunUnavailable(t *testing.T) {
 			args := append([]string{"-u", "redis://me:geheim@127.0.0.1:1"}, append(flags, cmd...)...)
 			code, _, stderr := execute(t, args...)
 			assert.Equal(t, exitUnavailable, code)
-			assert.Regexp(t, `^latchkey: Redis at 127\.0\.0\.1:1: .*refused\n$`, stderr)
+			assert.Regexp(t, `^latchkey: Redis at 127\.0\.0\.1:1: .*\n$`, stderr)
 			assert.NotContains(t, stderr, "geheim")
 			assert.NoFileExists(t, marker, "never without the lock")
 		})
@@ -231,6 +231,9 @@ func TestRunPasswords(t *testing.T) {
 		assert.Equal(t, c.want+"\n", p.out.String())
 		assert.Empty(t, p.err.String())
 	}
+	code, _, stderr := execute(t, append([]string{"-h", host, "-p", port, "run"}, script...)...)
+	assert.Equal(t, exitUnavailable, code)
+	assert.Contains(t, stderr, "it wants a password")
 	for _, c := range []struct {
 		url  string
 		code int
@@ -649,4 +652,21 @@ func TestRunDatabase(t *testing.T) {
 	redistest.Until(t, "the lock in its database", func() bool { return rdb.HLen(t.Context(), "job").Val() == 1 })
 	require.NoError(t, stdin.Close())
 	assert.Zero(t, c.code())
+}
+
+func TestRunCluster(t *testing.T) {
+	t.Parallel()
+	cl := redistest.StartCluster(t, 3)
+	for _, name := range []string{"a", "b", "c", "{x}y"} { // on several nodes
+		code, stdout, stderr := execute(t, "-u", "redis://"+cl.Nodes[0].Addr, "--cluster", "run", "-w", "5", name, "echo", "ran")
+		assert.Zero(t, code, stderr)
+		assert.Equal(t, "ran\n", stdout)
+	}
+	code, _, stderr := execute(t, "-u", "redis://"+cl.Nodes[0].Addr, "--cluster", "demo", "--duration", "0.1", "--workers", "8")
+	assert.Zero(t, code, stderr)
+	for _, n := range cl.Nodes {
+		for _, k := range n.Do(t, "KEYS", "*") {
+			assert.NotContains(t, k, "demo")
+		}
+	}
 }

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey/internal/redistest"
+)
+
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	code, stdout, stderr := execute(t, "demo", "--duration", "0.2", "--workers", "12", "--clients", "3")
+	assert.Zero(t, code)
+	assert.Empty(t, stderr)
+	assert.True(t, strings.HasSuffix(stdout, "\nviolations 0\n"), stdout)
+	for _, sc := range demoScenarios {
+		assert.Regexp(t, sc.name+` +[\d,]+ acquired in +[\d.]+s  ok\n`, stdout)
+		assert.Regexp(t, `\n *`+sc.name+` +12( +[^ ]+){5} +0\n`, stdout)
+	}
+	assert.NotContains(t, stdout, "\x1b")
+}
+
+func TestDemoOnRealServer(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	code, stdout, stderr := execute(t, at(s, "demo", "--duration", "0.2", "--workers", "12")...)
+	assert.Zero(t, code)
+	assert.Empty(t, stderr)
+	assert.Contains(t, stdout, "Redis at "+s.Addr)
+	assert.Empty(t, s.Do(t, "KEYS", "*"), "nothing stays behind")
+
+	// Without a flag that names it, a server in the environment is left alone.
+	before := s.Do(t, "INFO", "commandstats")[0]
+	c := prepare(t, "demo", "--duration", "1ms", "--workers", "2", "--clients", "1")
+	c.cmd.Env = append(c.cmd.Env, "REDIS_URL=redis://"+s.Addr)
+	c.start()
+	assert.Zero(t, c.code())
+	assert.Equal(t, strings.Count(before, "\n"), strings.Count(s.Do(t, "INFO", "commandstats")[0], "\n"))
+	assert.Contains(t, c.out.String(), "a server in memory")
+}
+
+func TestDemoUnavailable(t *testing.T) {
+	t.Parallel()
+	code, _, stderr := execute(t, "demo", "-p", "1")
+	assert.Equal(t, exitUnavailable, code)
+	assert.Regexp(t, `^latchkey: Redis at 127\.0\.0\.1:1: `, stderr)
+}
+
+// The detector must see an overlap, or no violations means nothing.
+func TestSectionSeesOverlap(t *testing.T) {
+	st := new(stage)
+	s := section{st: st}
+	for range 3 {
+		s.leave(s.enter())
+	}
+	s.settle()
+	assert.Zero(t, st.violations.Load())
+
+	a := s.enter()
+	b := s.enter()
+	assert.EqualValues(t, 1, st.violations.Load(), "b has met a")
+	s.leave(a)
+	s.leave(b)
+	s.settle()
+	assert.EqualValues(t, 2, st.violations.Load(), "and has undone its count")
+
+	s.enter()
+	s.count.Store(s.turns.Load())
+	s.settle()
+	assert.EqualValues(t, 3, st.violations.Load(), "somebody is inside still")
+}
+
+func TestVerdict(t *testing.T) {
+	fine := &demoResult{name: "a"}
+	bad := &demoResult{name: "b", violations: 2}
+	failed := &demoResult{name: "c", err: errors.New("no")}
+	for _, c := range []struct {
+		results     []*demoResult
+		left        []string
+		interrupted bool
+		code        int
+	}{
+		{results: []*demoResult{fine}, code: 0},
+		{results: []*demoResult{fine, bad}, code: exitFailed},
+		{results: []*demoResult{failed}, code: exitFailed},
+		{results: []*demoResult{fine}, left: []string{"k"}, code: exitFailed},
+		{results: []*demoResult{fine}, interrupted: true, code: 130},
+		{results: []*demoResult{bad}, interrupted: true, code: exitFailed},
+	} {
+		var out, errs bytes.Buffer
+		assert.Equal(t, c.code, report(&errs, verdict(&out, c.results, c.left, nil, c.interrupted)))
+		require.Contains(t, out.String(), "violations ")
+	}
+}
