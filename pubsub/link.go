@@ -19,7 +19,10 @@ const (
 	runningMax = 4
 
 	backoffMin = 10 * time.Millisecond
-	backoffMax = time.Second
+	// backoffMax is also what a connection must last for the next loss to cost
+	// backoffMin again: waiters of a subscriber that is killed over and over must
+	// not wait much longer each time.
+	backoffMax = 250 * time.Millisecond
 )
 
 type linkKey struct {
