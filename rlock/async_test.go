@@ -20,10 +20,12 @@ func TestThousandLockAsync(t *testing.T) {
 	s := redistest.Start(t)
 	c := newClient(t, s)
 	l := rlock.New(c, "a")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // better than to hang
+	defer cancel()
 	var wg sync.WaitGroup
 	inside, results := 0, 0
 	for range n {
-		ch := l.LockAsync(t.Context())
+		ch := l.LockAsync(ctx)
 		wg.Go(func() {
 			for r := range ch {
 				if !assert.NoError(t, r.Err) {

@@ -229,7 +229,7 @@ func TestFaultUnlockAtSilentServer(t *testing.T) {
 				h, err := l.Lock(t.Context())
 				require.NoError(t, err)
 				hold := h.Context()
-				back := func() {}
+				var back func()
 				switch silence {
 				case "frozen":
 					r.servers[0].Freeze()
@@ -292,7 +292,8 @@ func TestFaultCloseAtSilentServer(t *testing.T) {
 	const timeout = 500 * time.Millisecond
 	r := newFaultRig(t)
 	other := r.holder(t, "busy")
-	c := r.client(t, 0, latchkey.WithUnlockTimeout(timeout))
+	rdb := r.dial(t, redis.UniversalOptions{}).(*redis.Client)
+	c := faultClient(t, rdb, latchkey.WithUnlockTimeout(timeout))
 	var held []*latchkey.Hold
 	for i := range 50 {
 		h, err := rlock.New(c, fmt.Sprint("held", i)).Lock(t.Context())
@@ -306,7 +307,9 @@ func TestFaultCloseAtSilentServer(t *testing.T) {
 	}
 	redistest.Until(t, "the waiters", func() bool { return c.Stats().Waiting == 2 && r.commands("subscribe") == 1 })
 	r.servers[0].Freeze()
+	sent := sentTo(rdb, "evalsha")
 	inFlight := faultGo(func() (*latchkey.Hold, error) { return rlock.New(c, "new").Lock(t.Context()) })
+	redistest.Until(t, "the request to be under way", sent)
 	start := time.Now()
 	err := c.Close()
 	took := time.Since(start)

@@ -59,6 +59,20 @@ func TestFaultReplay(t *testing.T) {
 func replyOfAcquireLost(t *testing.T, r *faultRig) {
 	r.holdFor(2 * faultRead)
 	c := r.client(t, faultRead)
+	var mons []*redistest.Monitor
+	for _, s := range r.servers {
+		mons = append(mons, s.Monitor(t))
+	}
+	tokensTaken := func(name string) (n int) {
+		for _, m := range mons {
+			for _, l := range m.Lines() {
+				if l.Script() && l.Name() == "set" && l.Args[1] == "redisson_lock_token:{"+name+"}" {
+					n++
+				}
+			}
+		}
+		return n
+	}
 	for _, act := range lostReplies {
 		for _, try := range []bool{false, true} {
 			name := fmt.Sprintf("%v-%v", act, try)
@@ -79,7 +93,8 @@ func replyOfAcquireLost(t *testing.T, r *faultRig) {
 			require.Equal(t, map[string]string{h.HolderID(): "1"}, r.fields(t, name), name)
 			token, err := r.direct.Get(t.Context(), "redisson_lock_token:{"+name+"}").Int64()
 			require.NoError(t, err)
-			require.Equal(t, h.Token(), token, "%s: the token was given twice", name)
+			require.Equal(t, h.Token(), token)
+			require.Equal(t, 1, tokensTaken(name), "%s: tokens", name)
 
 			require.NoError(t, h.Unlock(t.Context()))
 			require.Empty(t, r.fields(t, name))
@@ -335,6 +350,40 @@ func TestFaultLockDuringUnlockOfOneHolder(t *testing.T) {
 	require.Equal(t, map[string]string{next.HolderID(): "1"}, r.fields(t, "a"))
 	require.NoError(t, next.Unlock(ctx))
 	r.free(t, "a")
+}
+
+// The same, where the next hold began as a re-entry into the one that is given
+// back, and goes on under its holder.
+func TestFaultLateReleaseSparesReentry(t *testing.T) {
+	t.Parallel()
+	r := newFaultRig(t)
+	c := r.client(t, faultRead, latchkey.WithUnlockTimeout(faultRead))
+	l := rlock.New(c, "a")
+	h, err := l.Lock(t.Context())
+	require.NoError(t, err)
+	var acquires, releases atomic.Int64
+	r.proxies[0].OnCommand(func(args []string) redistest.Act {
+		switch {
+		case runs(args, lua.RLockAcquire) && acquires.Add(1) == 1:
+			return redistest.Drop
+		case runs(args, lua.RLockRelease) && releases.Add(1) == 1:
+			return redistest.Late
+		case runs(args, lua.RLockRelease):
+			return redistest.RefuseRST
+		}
+		return redistest.Pass
+	})
+	reentry := faultGo(func() (*latchkey.Hold, error) { return l.Lock(context.WithoutCancel(h.Context())) })
+	redistest.Until(t, "the request to be lost", func() bool { return r.count(redistest.Drop) == 1 })
+	err = h.Unlock(t.Context()) // while that one waits for its answer
+	require.True(t, maybeApplied(t, err))
+	require.EqualValues(t, 1, r.count(redistest.Late))
+	next := granted(t, reentry, 5*time.Second)
+	passed := r.count(redistest.Pass)
+	r.heal() // now the late one arrives
+	redistest.Until(t, "the late request to run", func() bool { return r.count(redistest.Pass) > passed })
+	require.Equal(t, map[string]string{next.HolderID(): "1"}, r.fields(t, "a"))
+	require.NoError(t, next.Unlock(t.Context()))
 }
 
 // A frozen server wakes up to two hundred requests whose callers have gone.

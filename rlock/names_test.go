@@ -143,10 +143,10 @@ func TestBadOptionsSendNothing(t *testing.T) {
 		require.ErrorContains(t, h.Extend(t.Context(), d), "a lease of "+reason)
 	}
 	for want, opts := range map[string][]latchkey.LockOption{
-		"HoldAtLeast of 1m0s is longer than the lease of 1s":   {latchkey.Lease(time.Second), latchkey.HoldAtLeast(time.Minute)},
-		"HoldAtLeast of 1m0s is longer than MaxHold of 1s":     {latchkey.MaxHold(time.Second), latchkey.HoldAtLeast(time.Minute)},
-		"MaxHold bounds the watchdog, and a fixed Lease has n": {latchkey.MaxHold(time.Second), latchkey.Lease(time.Minute)},
-		"the label has 1025 bytes, the most is 1024":           {latchkey.Label(strings.Repeat("x", 1025))},
+		"HoldAtLeast of 1m0s is longer than the lease of 1s": {latchkey.Lease(time.Second), latchkey.HoldAtLeast(time.Minute)},
+		"HoldAtLeast of 1m0s is longer than MaxHold of 1s":   {latchkey.MaxHold(time.Second), latchkey.HoldAtLeast(time.Minute)},
+		"a fixed Lease and MaxHold exclude each other":       {latchkey.MaxHold(time.Second), latchkey.Lease(time.Minute)},
+		"the label has 1025 bytes, the most is 1024":         {latchkey.Label(strings.Repeat("x", 1025))},
 	} {
 		_, err := l.Lock(t.Context(), opts...)
 		require.ErrorContains(t, err, want)

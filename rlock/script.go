@@ -143,49 +143,7 @@ func (*scripts) RenewKind() string { return "rlock" }
 
 // Renew runs rlock/renew for locks of any name.
 func (*scripts) Renew(ctx context.Context, e *engine.Engine, batch []engine.Renewal, d engine.Deadline) ([]watchdog.Result, error) {
-	args := make([]any, engine.Head, engine.Head+2+4*len(batch))
-	holders := make([]any, 0, 2+3*len(batch))
-	holders = append(holders, d.NotAfter, d.Ahead)
-	for _, r := range batch {
-		args = append(args, r.Key)
-		holders = append(holders, r.Holder, r.Lease.Milliseconds())
-		if r.Label != "" {
-			args = append(args, engine.LabelKey(r.Key, r.Holder))
-			holders = append(holders, "", r.Lease.Milliseconds())
-		}
-	}
-	keys := len(args) - engine.Head
-	reply, err := e.Eval(ctx, lua.RLockRenew, keys, append(args, holders...))
-	if err != nil {
-		return nil, err
-	}
-	if n := len(reply.Ints); n != 1 && n != 1+keys {
-		return nil, engine.Unexpected(lua.RLockRenew, reply.Ints)
-	}
-	e.Learn(reply, reply.Ints[0])
-	if len(reply.Ints) == 1 {
-		return nil, nil
-	}
-	results := make([]watchdog.Result, len(batch))
-	next := 1
-	for i, r := range batch {
-		results[i] = renewResult(reply.Ints[next])
-		next++
-		if r.Label != "" {
-			next++
-		}
-	}
-	return results, nil
-}
-
-func renewResult(answer int64) watchdog.Result {
-	switch answer {
-	case 1:
-		return watchdog.Extended
-	case 0:
-		return watchdog.NotOurs
-	}
-	return watchdog.Failed
+	return e.RenewLocks(ctx, batch, d)
 }
 
 // force runs rlock/force.

@@ -11,9 +11,9 @@ import (
 
 var asyncRules = []rule{
 	{name: "LockAsync delivers a Hold and ends with it", test: lockAsync},
-	{name: "LockAsync waits without its caller", test: lockAsyncWaits},
-	{name: "LockAsync delivers the context's error once", test: lockAsyncCancelled},
-	{name: "TryLockAsync delivers a refusal once", test: tryLockAsync},
+	{name: "LockAsync waits without its caller", test: lockAsyncWaits, alone: true},
+	{name: "LockAsync delivers the context's error once", test: lockAsyncCancelled, alone: true},
+	{name: "TryLockAsync delivers a refusal once", test: tryLockAsync, alone: true},
 	{name: "UnlockAsync delivers once", test: unlockAsync},
 	{name: "a Hold that nobody receives is taken back", test: unread},
 	{name: "a Hold that was received is the receiver's", test: received},

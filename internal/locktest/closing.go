@@ -11,8 +11,8 @@ import (
 
 var closeRules = []rule{
 	{name: "Close gives back what is held", test: closeHolding},
-	{name: "Close wakes those who wait for the lock in other clients", test: closeWakes},
-	{name: "Close ends waiting calls", test: closeWaiting},
+	{name: "Close wakes those who wait for the lock in other clients", test: closeWakes, alone: true},
+	{name: "Close ends waiting calls", test: closeWaiting, alone: true},
 	{name: "after Close everything is ErrClosed", test: afterClose},
 	{name: "Close keeps a loss a loss", test: closeAfterLoss},
 }
@@ -26,11 +26,13 @@ func closeHolding(e *env) {
 		holds = append(holds, e.must(l.Lock(h.Context())))
 	}
 	require.Equal(e, len(holds), c.Stats().Held, "Held")
+	before := h.Lost()
 	require.NoError(e, c.Close())
+	e.open(before)
 	for _, h := range holds {
 		require.ErrorIs(e, h.Context().Err(), context.Canceled, "Context")
 		require.ErrorIs(e, context.Cause(h.Context()), latchkey.ErrClosed, "cause")
-		e.open(h)
+		e.open(h.Lost())
 		require.ErrorIs(e, h.Unlock(e.ctx), latchkey.ErrClosed, "Unlock after Close")
 		require.ErrorIs(e, h.Extend(e.ctx, time.Minute), latchkey.ErrClosed, "Extend after Close")
 		require.Zero(e, h.Remaining(), "Remaining")

@@ -13,12 +13,12 @@ import (
 )
 
 var exclusionRules = []rule{
-	{name: "goroutines sharing one value exclude each other", test: sharedValue},
-	{name: "clients exclude each other", test: twoClients},
+	{name: "goroutines sharing one value exclude each other", test: sharedValue, alone: true},
+	{name: "clients exclude each other", test: twoClients, alone: true},
 	{name: "names are locks of their own", test: twoNames},
-	{name: "waiters of one client are served in order", test: inOrder},
-	{name: "a release reaches a waiter of another client at once", test: wakesOther},
-	{name: "a waiter that gives up passes the hint on", test: passesHint, skip: hintedOnly},
+	{name: "waiters of one client are served in order", test: inOrder, alone: true},
+	{name: "a release reaches a waiter of another client at once", test: wakesOther, alone: true},
+	{name: "a waiter that gives up passes the hint on", test: passesHint, skip: hintedOnly, alone: true},
 	{name: "a key of another kind is left alone", test: keyConflict},
 }
 

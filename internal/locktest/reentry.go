@@ -15,13 +15,13 @@ var reentryRules = []rule{
 	{name: "a Hold's Context re-enters", test: contextReenters, skip: reentrantOnly},
 	{name: "a holder in the context re-enters", test: holderReenters, skip: reentrantOnly},
 	{name: "the holder of a non-reentrant lock is refused", test: refusesHolder, skip: nonReentrantOnly},
-	{name: "without a holder each acquire is somebody else's", test: freshHolders},
-	{name: "goroutines under one Hold exclude each other on another lock", test: fanOut},
+	{name: "without a holder each acquire is somebody else's", test: freshHolders, alone: true},
+	{name: "goroutines under one Hold exclude each other on another lock", test: fanOut, alone: true},
 	{name: "goroutines with one holder are one", test: sharedHolder, skip: reentrantOnly},
-	{name: "WithHolder under a Hold's Context starts afresh", test: holderUnderHold},
-	{name: "the Context of an ended Hold takes nothing", test: endedContext},
+	{name: "WithHolder under a Hold's Context starts afresh", test: holderUnderHold, alone: true},
+	{name: "the Context of an ended Hold takes nothing", test: endedContext, alone: true},
 	{name: "holders are told apart and shown", test: holders},
-	{name: "a re-entry waits in no line", test: overtakes, skip: reentrantOnly},
+	{name: "a re-entry waits in no line", test: overtakes, skip: reentrantOnly, alone: true},
 }
 
 func contextReenters(e *env) {

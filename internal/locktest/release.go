@@ -19,12 +19,12 @@ var releaseRules = []rule{
 	{name: "Unlock ends the Context and leaves Lost open", test: unlockEnds},
 	{name: "a cancelled context ends the Hold's Context but not the hold", test: parentEnds},
 	{name: "ForceUnlock frees whoever holds it", test: forceUnlock},
-	{name: "ForceUnlock wakes a waiter at once", test: forceWakes},
+	{name: "ForceUnlock wakes a waiter at once", test: forceWakes, alone: true},
 	{name: "Extend prolongs and never shortens", test: extend},
 	{name: "Do unlocks and returns the error of its function", test: doUnlocks},
 	{name: "Do joins the loss to the error of its function", test: doLost},
 	{name: "Do unlocks on a panic", test: doPanics},
-	{name: "Do runs nothing without the lock", test: doRefused},
+	{name: "Do runs nothing without the lock", test: doRefused, alone: true},
 }
 
 func unlockByOther(e *env) {
@@ -106,14 +106,15 @@ func unlockCancelled(e *env) {
 func unlockEnds(e *env) {
 	l := e.lock()
 	h := e.must(l.Lock(e.ctx))
-	ctx := h.Context()
+	ctx, lost := h.Context(), h.Lost()
 	require.NoError(e, ctx.Err(), "Context while held")
 	require.Positive(e, h.Remaining(), "Remaining while held")
 	e.unlock(h)
 	require.ErrorIs(e, ctx.Err(), context.Canceled, "Context")
 	require.NotErrorIs(e, context.Cause(ctx), latchkey.ErrLeaseLost, "cause")
 	require.Zero(e, h.Remaining(), "Remaining")
-	e.open(h)
+	e.open(lost)
+	e.open(h.Lost())
 }
 
 func parentEnds(e *env) {
@@ -123,7 +124,7 @@ func parentEnds(e *env) {
 	cancel(errBoom)
 	require.ErrorIs(e, context.Cause(h.Context()), errBoom, "cause")
 	e.locked(l, true)
-	e.open(h)
+	e.open(h.Lost())
 	e.unlock(h)
 }
 

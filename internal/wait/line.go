@@ -10,13 +10,16 @@ import (
 type Lines struct {
 	waiting atomic.Int64 // callers in Until that are not being served at once
 
-	// mu guards the fields below and every line in lines.
-	mu    sync.Mutex
-	lines map[string]*line
+	// mu guards the fields below and every line and party in them.
+	mu      sync.Mutex
+	lines   map[string]*line
+	parties map[string]*party // see queue.go
 }
 
 // NewLines returns an empty set of lines.
-func NewLines() *Lines { return &Lines{lines: make(map[string]*line)} }
+func NewLines() *Lines {
+	return &Lines{lines: make(map[string]*line), parties: make(map[string]*party)}
+}
 
 // Waiting returns how many callers wait, in all lines.
 func (ls *Lines) Waiting() int { return int(ls.waiting.Load()) }
@@ -25,12 +28,17 @@ func (ls *Lines) Waiting() int { return int(ls.waiting.Load()) }
 type line struct {
 	key        string
 	head, tail *place
-	hints      Hints // opened by the first head that has to sleep; nil before
+	joined     uint64 // how many have ever
+	asked      uint64 // of them had when the last question that was refused was asked
+	hints      Hints  // opened by the first head that has to sleep; nil before
 }
 
 // A place is one caller's place in a line.
 type place struct {
 	line       *line
+	claim      Claim
+	number     uint64 // grows from the head to the tail
+	gone       bool   // no longer in the line; guarded by Lines.mu
 	prev, next *place
 	turn       chan turn // capacity 1, made only for those who find others before them
 }
@@ -41,11 +49,14 @@ type turn struct {
 	// thing: there is no use in asking before a hint, or before after is over.
 	asleep bool
 	after  time.Duration
+	// granted is set when the head has been given the thing for this place too;
+	// then the place has left the line.
+	granted bool
 }
 
 // join puts the caller at the end of the line for key. The caller is the head
 // of the line if the place has no turn to wait for.
-func (ls *Lines) join(key string) *place {
+func (ls *Lines) join(key string, c Claim) *place {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l := ls.lines[key]
@@ -53,7 +64,8 @@ func (ls *Lines) join(key string) *place {
 		l = &line{key: key}
 		ls.lines[key] = l
 	}
-	p := &place{line: l, prev: l.tail}
+	l.joined++
+	p := &place{line: l, claim: c, number: l.joined, prev: l.tail}
 	if l.tail == nil {
 		l.head = p
 	} else {
@@ -65,21 +77,17 @@ func (ls *Lines) join(key string) *place {
 }
 
 // leave takes p out of its line. If p was the head, the next one becomes it and
-// is told t.
-func (ls *Lines) leave(p *place, t turn) {
+// is told t. It returns false, and does nothing, when the place has left
+// already.
+func (ls *Lines) leave(p *place, t turn) bool {
 	ls.mu.Lock()
+	if p.gone {
+		ls.mu.Unlock()
+		return false
+	}
 	l := p.line
 	wasHead := l.head == p
-	if p.prev != nil {
-		p.prev.next = p.next
-	} else {
-		l.head = p.next
-	}
-	if p.next != nil {
-		p.next.prev = p.prev
-	} else {
-		l.tail = p.prev
-	}
+	l.takeOut(p)
 	var hints Hints
 	switch {
 	case l.head == nil:
@@ -91,6 +99,73 @@ func (ls *Lines) leave(p *place, t turn) {
 	ls.mu.Unlock()
 	if hints != nil {
 		hints.Close()
+	}
+	return true
+}
+
+// takeOut takes p from the list of places. The caller has Lines.mu.
+func (l *line) takeOut(p *place) {
+	p.gone = true
+	if p.prev != nil {
+		p.prev.next = p.next
+	} else {
+		l.head = p.next
+	}
+	if p.next != nil {
+		p.next.prev = p.prev
+	} else {
+		l.tail = p.prev
+	}
+}
+
+// last returns the number of the last place in the line of p, the head.
+func (ls *Lines) last(p *place) uint64 {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return p.line.tail.number
+}
+
+// admit grants all places behind p, the head, up to a number.
+func (ls *Lines) admit(p *place, upTo uint64) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for q := p.next; q != nil && q.number <= upTo; q = p.next {
+		p.line.takeOut(q)
+		q.turn <- turn{granted: true} // never blocks: it was not the head
+	}
+}
+
+// enlist has those who stand behind p, the head, ask with it: as many as are
+// next to each other and can, up to limit.
+func (ls *Lines) enlist(p *place, limit int) (places []*place, members []Member) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for q := p.next; q != nil && len(places) < limit; q = q.next {
+		m, ok := q.claim.(Member)
+		if !ok || !m.Enlist() {
+			break
+		}
+		places, members = append(places, q), append(members, m)
+	}
+	return places, members
+}
+
+// dismiss tells those who were enlisted what became of it. The first served of
+// them were granted; settled says that the others were not. Who has left the
+// line meanwhile has gone his own way, and knows that he was enlisted.
+func (ls *Lines) dismiss(places []*place, served int, settled bool) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for i, q := range places {
+		switch {
+		case q.gone:
+		case i < served:
+			q.claim.(Member).Served()
+			q.line.takeOut(q)
+			q.turn <- turn{granted: true} // never blocks: it was not the head
+		case settled:
+			q.claim.(Member).Refused()
+		}
 	}
 }
 

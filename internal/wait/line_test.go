@@ -26,7 +26,6 @@ type lock struct {
 	held      bool
 	freedAt   time.Duration
 	idle      time.Duration // longest time that it was free with somebody waiting
-	waiting   int
 	tries     int
 	granted   []int // who, in order
 	listeners map[*listener]bool

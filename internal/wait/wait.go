@@ -27,11 +27,50 @@ type Answer struct {
 	// After is, on a refusal, the longest sleep that can still be right (what is
 	// left of the present lease), and on a grant the lease given. 0: unknown.
 	After time.Duration
+	// Last is set on a grant after which nothing is left, so that the next one
+	// need not ask before a hint.
+	Last bool
+	// Earlier is set, where Policy.Together is, on a grant that is one only to those
+	// who stood in line when the question before this one was asked.
+	Earlier bool
 	// Again is set on a refusal that says nothing about the thing itself (a
 	// server that is loading, a lost reply): ask again after that long, whatever
 	// the hints say.
 	Again time.Duration
+	// Ticket is, in a queue that stands in Redis, the number of a new place there;
+	// it grows along the queue. 0: the caller had a place already.
+	Ticket int64
+	// Next is, in such a queue, the waiter of this client whose turn it is.
+	Next string
 }
+
+// A Group is a Claim that asks for those behind it in the line as well, which
+// must be Members, so that one question serves many.
+type Group interface {
+	Claim
+	// TryAll asks once, for itself and then for others, in order. It returns how
+	// many of others were granted: the first served of them. settled says that
+	// the rest of them were not.
+	TryAll(ctx context.Context, others []Member) (ans Answer, served int, settled bool, err error)
+}
+
+// A Member is a Claim for which the head of the line may ask. Its methods are
+// called while it stands in line, and never at the same time as Try; they must
+// not block.
+type Member interface {
+	Claim
+	// Enlist makes it part of a question that is about to be asked, unless it
+	// returns false. Until Served or Refused is called, it may be granted: it is
+	// what a Try is that got no answer.
+	Enlist() bool
+	// Served says that it was granted.
+	Served()
+	// Refused says that it was not.
+	Refused()
+}
+
+// groupSize is for how many others the head of a line asks.
+const groupSize = 31
 
 // Hints are wake-ups for one thing. A hint may be late, merged with another, or
 // missing.
@@ -85,6 +124,9 @@ type Policy struct {
 	// Exclusive is set when a grant to the head means that the next one cannot
 	// be granted before a hint.
 	Exclusive bool
+	// Together is set when a grant to the head is one to everybody who stood in
+	// line when it asked.
+	Together bool
 	// Over ends the wait with ErrOver; nil for never.
 	Over <-chan time.Time
 	// Interrupt ends the wait with ErrInterrupted; nil for never.
@@ -110,28 +152,33 @@ const slack = 2 * time.Millisecond
 // between is seen by that), and sleeps until a hint, the end of the present
 // lease, the recheck, or the end of the wait.
 func (ls *Lines) Until(ctx context.Context, key string, c Claim, p *Policy) (err error) {
-	pl := ls.join(key)
+	pl := ls.join(key, c)
 	w := waiter{lines: ls, place: pl, policy: p}
-	var lease time.Duration
-	granted := false // and not err == nil: Try may panic
-	defer func() {
+	var next turn
+	defer func() { // Try may panic
 		w.stop()
-		ls.leave(pl, turn{asleep: granted && p.Exclusive, after: lease})
+		ls.leave(pl, next)
 	}()
 
 	t, err := w.await(ctx)
-	if err != nil {
+	switch {
+	case t.granted:
+		return nil
+	case err != nil:
+		if !ls.leave(pl, turn{}) {
+			return nil // it was granted in the same moment
+		}
 		return err
 	}
 	ans := Answer{After: t.after}
 	for {
 		if !t.asleep {
-			ans, err = c.Try(ctx)
+			ans, err = w.ask(ctx, c)
 			if err != nil {
 				return err
 			}
 			if ans.Granted {
-				granted, lease = true, ans.After
+				next = turn{asleep: p.Exclusive || ans.Last, after: ans.After}
 				if w.timedOut && p.Missed != nil {
 					p.Missed()
 				}
@@ -175,6 +222,36 @@ func (w *waiter) await(ctx context.Context) (turn, error) {
 	case <-w.policy.Closed:
 		return turn{}, w.policy.ClosedErr
 	}
+}
+
+// ask has the head of the line ask, for itself and for those behind it whom its
+// answer concerns.
+func (w *waiter) ask(ctx context.Context, c Claim) (ans Answer, err error) {
+	if w.policy.Together {
+		// Who joins from here on asks for himself: the answer may be older.
+		upTo := w.lines.last(w.place)
+		ans, err = c.Try(ctx)
+		switch {
+		case err != nil || ans.Again > 0:
+		case !ans.Granted:
+			w.place.line.asked = upTo // read and written by the head alone
+		case ans.Earlier:
+			w.lines.admit(w.place, w.place.line.asked)
+		default:
+			w.lines.admit(w.place, upTo)
+		}
+		return ans, err
+	}
+	g, ok := c.(Group)
+	if !ok {
+		return c.Try(ctx)
+	}
+	places, members := w.lines.enlist(w.place, groupSize)
+	ans, served, settled, err := g.TryAll(ctx, members)
+	if len(places) > 0 {
+		w.lines.dismiss(places, served, settled)
+	}
+	return ans, err
 }
 
 // sleep waits until it is time to ask again.

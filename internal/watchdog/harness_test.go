@@ -93,7 +93,6 @@ func (s *subject) losses() []loss {
 // A clock is a system clock whose wall can be set, and which counts how often
 // it is read: the loop reads it once in each step.
 type clock struct {
-	read watchdog.Clock
 	base time.Time
 
 	mu    sync.Mutex

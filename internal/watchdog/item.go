@@ -110,11 +110,13 @@ func (h dueHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].index, h[j].index = i+1, j+1
 }
+
 func (h *dueHeap) Push(x any) {
 	it := x.(*Item)
 	*h = append(*h, it)
 	it.index = len(*h)
 }
+
 func (h *dueHeap) Pop() any {
 	old := *h
 	it := old[len(old)-1]

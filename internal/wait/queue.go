@@ -1,0 +1,570 @@
+package wait
+
+import (
+	"context"
+	"time"
+)
+
+// A Queue is how to wait in a queue that stands in Redis. Its Recheck is how
+// often one of the waiters asks for all, and its Listen opens the hints for all.
+type Queue struct {
+	Policy
+	// ID is what the queue has for the waiter.
+	ID string
+	// ListenOwn opens hints for this waiter alone, from those who know nothing of
+	// the common ones.
+	ListenOwn func() Hints
+	// Keep says that waiters are alive, and returns those that have no place in
+	// the queue any more.
+	Keep func(ctx context.Context, ids []string) (lost []string)
+	// Stray is called with a waiter of this client whose turn it is, and who is
+	// not here.
+	Stray func(id string)
+	// Pledged is set when the wait has failed and the thing may yet be given to
+	// the waiter: see Lines.Pledge.
+	Pledged bool
+}
+
+const (
+	// ownAfter is for how long a waiter is the first of its party before it
+	// listens by itself as well.
+	ownAfter = 20 * time.Millisecond
+	// keepFirst is how many of the first in a party are kept each time. The others
+	// have their turns: keepTurns of them each time, or as many as make up all in
+	// keepParts times.
+	keepFirst, keepTurns, keepParts = 50, 50, 6
+)
+
+// A party are those of one client who wait in one queue in Redis, in the order
+// of that queue. The first of them is the only one who can be next, and speaks
+// for all: it listens, asks now and then, and is told whose turn it is. The
+// others sleep until they are told.
+type party struct {
+	first, last *seat
+	seats       map[string]*seat // by ID; those with the same ID through twin
+	n           int
+	hints       Hints     // nil until somebody has been refused
+	heard       bool      // the first hint has come
+	deaf        bool      // none will
+	kept        time.Time // when the party was kept last
+	ends        time.Time // until when there is no use in asking; zero: unknown
+	rolled      *seat     // the last one who was kept in turn
+}
+
+// A seat is one waiter's part in a party.
+type seat struct {
+	party      *party
+	key, id    string
+	claim      Claim
+	prev, next *seat
+	twin       *seat
+	ticket     int64         // grows along the queue; 0 while it has no place there
+	turn       bool          // it has been told to ask
+	missed     bool          // by one who asked because nothing had come
+	pledged    bool          // somebody is about to give it the thing
+	given      chan struct{} // somebody has; closed when the claim knows
+	gone       bool          // no longer in the party
+	wake       chan struct{} // capacity 1: something has changed
+}
+
+// sit puts the caller at the end of the party for key.
+func (ls *Lines) sit(key, id string, c Claim) *seat {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	p := ls.parties[key]
+	if p == nil {
+		p = &party{seats: make(map[string]*seat), kept: time.Now()}
+		ls.parties[key] = p
+	}
+	st := &seat{party: p, key: key, id: id, claim: c, twin: p.seats[id], wake: make(chan struct{}, 1)}
+	p.insert(st, p.last)
+	p.seats[id] = st
+	p.n++
+	return st
+}
+
+// insert puts st behind after, or first when that is nil.
+func (p *party) insert(st, after *seat) {
+	st.prev, st.next = after, p.first
+	if after != nil {
+		st.next = after.next
+		after.next = st
+	} else {
+		p.first = st
+	}
+	if st.next != nil {
+		st.next.prev = st
+	} else {
+		p.last = st
+	}
+}
+
+func (p *party) remove(st *seat) {
+	if p.rolled == st {
+		p.rolled = st.prev
+	}
+	if st.prev != nil {
+		st.prev.next = st.next
+	} else {
+		p.first = st.next
+	}
+	if st.next != nil {
+		st.next.prev = st.prev
+	} else {
+		p.last = st.prev
+	}
+}
+
+// place puts st where its ticket says.
+func (p *party) place(st *seat, ticket int64) {
+	st.ticket = ticket
+	after := st.prev
+	for after != nil && (after.ticket == 0 || after.ticket > ticket) {
+		after = after.prev
+	}
+	if after != st.prev {
+		p.remove(st)
+		p.insert(st, after)
+	}
+}
+
+// rise takes st out of its party, and reports whether somebody has given it the
+// thing, or may yet.
+func (ls *Lines) rise(st *seat) (given chan struct{}, pledged bool) {
+	ls.mu.Lock()
+	p := st.party
+	st.gone = true
+	given, pledged = st.given, st.pledged
+	spoke := p.first == st
+	p.remove(st)
+	p.n--
+	if other := p.seats[st.id]; other != st {
+		for other.twin != st {
+			other = other.twin
+		}
+		other.twin = st.twin
+	} else if st.twin != nil {
+		p.seats[st.id] = st.twin
+	} else {
+		delete(p.seats, st.id)
+	}
+	var hints Hints
+	switch {
+	case p.n == 0:
+		delete(ls.parties, st.key)
+		hints = p.hints
+	case spoke:
+		p.first.nudge()
+	}
+	ls.mu.Unlock()
+	if hints != nil {
+		hints.Close()
+	}
+	return given, pledged
+}
+
+// nudge makes the waiter look at what has changed.
+func (st *seat) nudge() {
+	select {
+	case st.wake <- struct{}{}:
+	default: // it will look anyhow
+	}
+}
+
+// Tell tells a waiter that it is its turn. It returns false when there is no such
+// waiter here.
+func (ls *Lines) Tell(key, id string) bool { return ls.tell(key, id, false) }
+
+func (ls *Lines) tell(key, id string, missed bool) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	p := ls.parties[key]
+	if p == nil || p.seats[id] == nil {
+		return false
+	}
+	for st := p.seats[id]; st != nil; st = st.twin {
+		st.turn, st.missed = true, missed
+		st.nudge()
+	}
+	return true
+}
+
+// Sits reports whether somebody waits under that ID.
+func (ls *Lines) Sits(key, id string) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	p := ls.parties[key]
+	return p != nil && p.seats[id] != nil
+}
+
+// A Pledge is the intention to give the thing to the first of a party, by one of
+// the same client who gives it back.
+type Pledge struct {
+	Claim Claim
+	lines *Lines
+	seat  *seat
+}
+
+// Pledge returns one for the first of the party for key; false when there is
+// nobody, or somebody else is about to.
+func (ls *Lines) Pledge(key string) (Pledge, bool) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	p := ls.parties[key]
+	if p == nil || p.first.ticket == 0 || p.first.pledged {
+		return Pledge{}, false
+	}
+	p.first.pledged = true
+	return Pledge{p.first.claim, ls, p.first}, true
+}
+
+// Drop ends a pledge of which nothing has come.
+func (pl Pledge) Drop() {
+	pl.lines.mu.Lock()
+	pl.seat.pledged = false
+	pl.lines.mu.Unlock()
+}
+
+// Doubt ends a pledge of which nobody knows what has come: the waiter asks.
+func (pl Pledge) Doubt() {
+	pl.lines.mu.Lock()
+	pl.seat.turn = true
+	pl.seat.nudge()
+	pl.lines.mu.Unlock()
+}
+
+// Keep ends a pledge that was kept. know is called to tell the claim, unless its
+// wait has failed meanwhile: it takes care of what it was given then.
+func (pl Pledge) Keep(know func()) {
+	pl.lines.mu.Lock()
+	if pl.seat.gone {
+		pl.lines.mu.Unlock()
+		return
+	}
+	given := make(chan struct{})
+	pl.seat.given = given
+	pl.seat.nudge()
+	pl.lines.mu.Unlock()
+	know()
+	close(given)
+}
+
+// UntilTurn is Until for a queue that stands in Redis: everybody asks once, and
+// has a place in it then; after that it asks when it is told that it is its turn:
+// by hints, by the first of its party, or by whoever of its client has given the
+// thing back.
+func (ls *Lines) UntilTurn(ctx context.Context, key string, c Claim, q *Queue) (err error) {
+	w := &queuer{lines: ls, queue: q, seat: ls.sit(key, q.ID, c)}
+	defer func() { // Try may panic
+		var given chan struct{}
+		w.stop()
+		if given, q.Pledged = ls.rise(w.seat); given != nil {
+			<-given
+			err = nil
+		}
+	}()
+	return w.wait(ctx, c)
+}
+
+func (w *queuer) wait(ctx context.Context, c Claim) error {
+	ls, q, key := w.lines, w.queue, w.seat.key
+	for {
+		w.asks()
+		ans, err := c.Try(ctx)
+		if err != nil {
+			return err
+		}
+		w.answered(&ans)
+		if ans.Granted {
+			if w.missed && q.Missed != nil {
+				q.Missed()
+			}
+			return nil
+		}
+		if ans.Next != "" && ans.Next != q.ID && !ls.tell(key, ans.Next, w.missed) {
+			q.Stray(ans.Next)
+		}
+		w.keep(ctx)
+		if err := w.sleep(ctx, ans); err != nil || w.given() {
+			return err
+		}
+	}
+}
+
+// given reports whether somebody has given w the thing.
+func (w *queuer) given() bool {
+	w.lines.mu.Lock()
+	defer w.lines.mu.Unlock()
+	return w.seat.given != nil
+}
+
+// A queuer is the state of one UntilTurn.
+type queuer struct {
+	lines *Lines
+	queue *Queue
+	seat  *seat
+
+	timer    *time.Timer
+	own      Hints
+	ownAt    time.Time     // when to open own
+	ownHeard bool          // the first hint of own has come
+	begun    bool          // counted as waiting
+	polled   time.Duration // the last back-off
+	sent     time.Time     // of the last request
+	missed   bool          // it was sent because nothing had come for long
+}
+
+func (w *queuer) asks() {
+	w.lines.mu.Lock()
+	w.seat.turn = false
+	w.lines.mu.Unlock()
+	w.sent = time.Now()
+}
+
+// answered notes what all can learn from an answer.
+func (w *queuer) answered(ans *Answer) {
+	if ans.Again > 0 {
+		return
+	}
+	w.lines.mu.Lock()
+	defer w.lines.mu.Unlock()
+	p := w.seat.party
+	p.ends = time.Time{}
+	if ans.After > 0 {
+		p.ends = time.Now().Add(ans.After + slack)
+	}
+	if ans.Ticket == 0 {
+		return
+	}
+	spoke := p.first
+	p.place(w.seat, ans.Ticket)
+	if p.first != spoke {
+		spoke.nudge()
+	}
+}
+
+// keep keeps the party when it is time, if w speaks for it.
+func (w *queuer) keep(ctx context.Context) {
+	ls, p := w.lines, w.seat.party
+	ls.mu.Lock()
+	if p.first != w.seat || time.Since(p.kept) < w.queue.Recheck {
+		ls.mu.Unlock()
+		return
+	}
+	p.kept = time.Now()
+	ids := p.roll()
+	ls.mu.Unlock()
+	for _, id := range w.queue.Keep(ctx, ids) {
+		ls.Tell(w.seat.key, id)
+	}
+}
+
+// roll returns those who are to be kept now.
+func (p *party) roll() []string {
+	ids := make([]string, 0, min(p.n, keepFirst+keepTurns))
+	add := func(st *seat) {
+		if st.ticket != 0 {
+			ids = append(ids, st.id)
+		}
+	}
+	st := p.first
+	for range min(p.n, keepFirst) {
+		add(st)
+		st = st.next
+	}
+	if st == nil {
+		return ids
+	}
+	from := st // the others are those from here on
+	if p.rolled != nil && p.rolled.next != nil {
+		st = p.rolled.next
+	}
+	for range min(max(keepTurns, p.n/keepParts), p.n-keepFirst) {
+		add(st)
+		p.rolled = st
+		if st = st.next; st == nil {
+			st = from
+		}
+	}
+	return ids
+}
+
+// sleep waits until it is time to ask again.
+func (w *queuer) sleep(ctx context.Context, ans Answer) error {
+	q := w.queue
+	var again time.Time
+	if ans.Again > 0 {
+		again = time.Now().Add(ans.Again)
+	} else {
+		w.begin()
+	}
+	for {
+		next := w.next(again)
+		var timer <-chan time.Time
+		if next.why != never {
+			timer = w.until(next.at)
+		}
+		var own <-chan struct{}
+		if w.own != nil {
+			own = w.own.C()
+		}
+		select {
+		case <-next.hints:
+			if w.hears() {
+				return nil
+			}
+		case <-own:
+			first := !w.ownHeard
+			w.ownHeard, w.missed = true, false
+			if !first || !w.own.Dead() {
+				return nil
+			}
+		case <-w.seat.wake:
+			if w.told() {
+				return nil
+			}
+		case <-timer:
+			if next.why == toListen {
+				w.own = q.ListenOwn()
+				continue
+			}
+			w.missed = next.why == toRecheck
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-q.Over:
+			return ErrOver
+		case <-q.Interrupt:
+			return ErrInterrupted
+		case <-q.Closed:
+			return q.ClosedErr
+		}
+	}
+}
+
+// hears takes in a hint for the party, and reports whether to ask because of it.
+func (w *queuer) hears() bool {
+	w.missed = false
+	w.lines.mu.Lock()
+	defer w.lines.mu.Unlock()
+	p := w.seat.party
+	p.heard, p.deaf = true, p.hints.Dead()
+	if p.deaf {
+		return false
+	}
+	if p.first != w.seat {
+		// The next one has come to be it while this one was not looking.
+		p.first.turn = true
+		p.first.nudge()
+		return false
+	}
+	return true
+}
+
+// told reports whether somebody has told w to ask.
+func (w *queuer) told() bool {
+	w.lines.mu.Lock()
+	defer w.lines.mu.Unlock()
+	if w.seat.turn {
+		w.missed = w.seat.missed
+	}
+	return w.seat.turn || w.seat.given != nil
+}
+
+// A reason is why a sleep ends.
+type reason int
+
+const (
+	never     reason = iota
+	toAsk            // it is time to ask, as was foreseen
+	toRecheck        // nothing has come for long
+	toListen         // it is time to listen by oneself
+)
+
+// A plan is what a sleep waits for, besides what may always come.
+type plan struct {
+	at    time.Time
+	why   reason
+	hints <-chan struct{}
+}
+
+func (pl *plan) sooner(at time.Time, why reason) {
+	if pl.why == never || at.Before(pl.at) {
+		pl.at, pl.why = at, why
+	}
+}
+
+// next plans the sleep; again is when to ask after a failure to ask, else zero.
+// Those who do not speak for the party wait for nothing in particular.
+func (w *queuer) next(again time.Time) (pl plan) {
+	if !again.IsZero() {
+		pl.sooner(again, toAsk)
+		return pl
+	}
+	q, ls, p := w.queue, w.lines, w.seat.party
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if p.first != w.seat {
+		w.ownAt = time.Time{}
+		return pl
+	}
+	if p.hints == nil && q.Listen != nil {
+		p.hints = q.Listen()
+	}
+	if p.hints != nil {
+		pl.hints = p.hints.C()
+	}
+	pl.sooner(p.kept.Add(q.Recheck), toRecheck)
+	if !p.ends.IsZero() {
+		pl.sooner(p.ends, toAsk)
+	}
+	switch {
+	case p.deaf || p.hints == nil:
+		var d time.Duration
+		d, w.polled = q.Poll.next(w.polled)
+		pl.sooner(time.Now().Add(d), toAsk)
+	case !p.heard:
+		pl.sooner(w.sent.Add(jitter(q.Unconfirmed)), toAsk)
+	}
+	if w.own == nil && q.ListenOwn != nil && !p.deaf {
+		if w.ownAt.IsZero() {
+			w.ownAt = time.Now().Add(ownAfter)
+		}
+		pl.sooner(w.ownAt, toListen)
+	}
+	return pl
+}
+
+func (w *queuer) until(at time.Time) <-chan time.Time {
+	d := max(time.Until(at), 0)
+	if w.timer == nil {
+		w.timer = time.NewTimer(d)
+	} else {
+		w.timer.Reset(d)
+	}
+	return w.timer.C
+}
+
+// begin counts w as waiting, once.
+func (w *queuer) begin() {
+	if w.begun {
+		return
+	}
+	w.begun = true
+	w.lines.waiting.Add(1)
+	if w.queue.Slept != nil {
+		w.queue.Slept()
+	}
+}
+
+func (w *queuer) stop() {
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	if w.own != nil {
+		w.own.Close()
+	}
+	if w.begun {
+		w.lines.waiting.Add(-1)
+	}
+}
