@@ -194,6 +194,7 @@ redis.call('HSET', KEYS[1], 'holder', 1) redis.call('PEXPIRE', KEYS[1], 30000) r
 )
 
 func newByHand(b *testing.B, here, there *redis.Client) *byHand {
+	b.Helper()
 	h := &byHand{there: there, hints: make(chan struct{}, 1)}
 	ps := there.Subscribe(context.Background(), "by-hand-channel")
 	b.Cleanup(func() { _ = ps.Close() })

@@ -55,6 +55,186 @@ var (
 	RLockState = newScript("rlock/state", rlockState)
 )
 
+// The scripts of the read-write lock.
+var (
+	//go:embed rwlock/acquire_read.lua
+	rwlockAcquireRead string
+	//go:embed rwlock/acquire_write.lua
+	rwlockAcquireWrite string
+	//go:embed rwlock/release_read.lua
+	rwlockReleaseRead string
+	//go:embed rwlock/release_write.lua
+	rwlockReleaseWrite string
+	//go:embed rwlock/renew.lua
+	rwlockRenew string
+	//go:embed rwlock/force.lua
+	rwlockForce string
+	//go:embed rwlock/state.lua
+	rwlockState string
+
+	// RWLockAcquireRead takes the read lock; see rwlock/acquire_read.lua for its
+	// contract.
+	RWLockAcquireRead = newScript("rwlock/acquire_read", rwlockAcquireRead)
+	// RWLockAcquireWrite takes the write lock; see rwlock/acquire_write.lua.
+	RWLockAcquireWrite = newScript("rwlock/acquire_write", rwlockAcquireWrite)
+	// RWLockReleaseRead brings a reader's hold count down; see
+	// rwlock/release_read.lua.
+	RWLockReleaseRead = newScript("rwlock/release_read", rwlockReleaseRead)
+	// RWLockReleaseWrite brings the writer's hold count down; see
+	// rwlock/release_write.lua.
+	RWLockReleaseWrite = newScript("rwlock/release_write", rwlockReleaseWrite)
+	// RWLockRenew extends the leases of both halves of many locks; see
+	// rwlock/renew.lua.
+	RWLockRenew = newScript("rwlock/renew", rwlockRenew)
+	// RWLockForce frees one half whoever holds it; see rwlock/force.lua.
+	RWLockForce = newScript("rwlock/force", rwlockForce)
+	// RWLockState reads one half; see rwlock/state.lua.
+	RWLockState = newScript("rwlock/state", rwlockState)
+)
+
+// The scripts of the fair lock. Those that deal with the head of the queue begin
+// with what they have in common.
+var (
+	//go:embed fairlock/queue.lua
+	fairlockQueue string
+	//go:embed fairlock/acquire.lua
+	fairlockAcquire string
+	//go:embed fairlock/release.lua
+	fairlockRelease string
+	//go:embed fairlock/leave.lua
+	fairlockLeave string
+	//go:embed fairlock/keep.lua
+	fairlockKeep string
+	//go:embed fairlock/force.lua
+	fairlockForce string
+	//go:embed fairlock/waiters.lua
+	fairlockWaiters string
+	//go:embed fairlock/delete.lua
+	fairlockDelete string
+
+	// FairLockAcquire takes the lock or queues; see fairlock/acquire.lua for its
+	// contract, and fairlock/queue.lua for the queue's.
+	FairLockAcquire = newScript("fairlock/acquire", fairlockQueue+fairlockAcquire)
+	// FairLockRelease brings a hold count down; see fairlock/release.lua.
+	FairLockRelease = newScript("fairlock/release", fairlockQueue+fairlockRelease)
+	// FairLockLeave gives up a place in the queue; see fairlock/leave.lua.
+	FairLockLeave = newScript("fairlock/leave", fairlockQueue+fairlockLeave)
+	// FairLockKeep says which waiters are alive; see fairlock/keep.lua.
+	FairLockKeep = newScript("fairlock/keep", fairlockKeep)
+	// FairLockForce frees the lock whoever holds it; see fairlock/force.lua.
+	FairLockForce = newScript("fairlock/force", fairlockQueue+fairlockForce)
+	// FairLockWaiters reads the queue; see fairlock/waiters.lua.
+	FairLockWaiters = newScript("fairlock/waiters", fairlockWaiters)
+	// FairLockDelete removes the lock and its queue; see fairlock/delete.lua.
+	FairLockDelete = newScript("fairlock/delete", fairlockQueue+fairlockDelete)
+)
+
+// The scripts of the semaphore.
+var (
+	//go:embed semaphore/acquire.lua
+	semaphoreAcquire string
+	//go:embed semaphore/acquire_many.lua
+	semaphoreAcquireMany string
+	//go:embed semaphore/release.lua
+	semaphoreRelease string
+	//go:embed semaphore/undo.lua
+	semaphoreUndo string
+	//go:embed semaphore/set.lua
+	semaphoreSet string
+	//go:embed semaphore/drain.lua
+	semaphoreDrain string
+	//go:embed semaphore/delete.lua
+	semaphoreDelete string
+	//go:embed semaphore/state.lua
+	semaphoreState string
+
+	// SemaphoreAcquire takes permits; see semaphore/acquire.lua for its contract.
+	SemaphoreAcquire = newScript("semaphore/acquire", semaphoreAcquire)
+	// SemaphoreAcquireMany takes permits for several callers; see
+	// semaphore/acquire_many.lua.
+	SemaphoreAcquireMany = newScript("semaphore/acquire_many", semaphoreAcquireMany)
+	// SemaphoreRelease gives permits; see semaphore/release.lua.
+	SemaphoreRelease = newScript("semaphore/release", semaphoreRelease)
+	// SemaphoreUndo takes an acquire back; see semaphore/undo.lua.
+	SemaphoreUndo = newScript("semaphore/undo", semaphoreUndo)
+	// SemaphoreSet makes a semaphore; see semaphore/set.lua.
+	SemaphoreSet = newScript("semaphore/set", semaphoreSet)
+	// SemaphoreDrain takes all permits; see semaphore/drain.lua.
+	SemaphoreDrain = newScript("semaphore/drain", semaphoreDrain)
+	// SemaphoreDelete removes a semaphore; see semaphore/delete.lua.
+	SemaphoreDelete = newScript("semaphore/delete", semaphoreDelete)
+	// SemaphoreState reads a semaphore; see semaphore/state.lua.
+	SemaphoreState = newScript("semaphore/state", semaphoreState)
+)
+
+// The scripts of the count-down latch.
+var (
+	//go:embed countdownlatch/set.lua
+	latchSet string
+	//go:embed countdownlatch/countdown.lua
+	latchCountDown string
+	//go:embed countdownlatch/delete.lua
+	latchDelete string
+	//go:embed countdownlatch/state.lua
+	latchState string
+
+	// LatchSet begins a count; see countdownlatch/set.lua for its contract.
+	LatchSet = newScript("countdownlatch/set", latchSet)
+	// LatchCountDown counts one down; see countdownlatch/countdown.lua.
+	LatchCountDown = newScript("countdownlatch/countdown", latchCountDown)
+	// LatchDelete ends a count; see countdownlatch/delete.lua.
+	LatchDelete = newScript("countdownlatch/delete", latchDelete)
+	// LatchState reads a count; see countdownlatch/state.lua.
+	LatchState = newScript("countdownlatch/state", latchState)
+)
+
+// The scripts of the semaphore of permits that expire.
+var (
+	//go:embed permitsemaphore/acquire.lua
+	permitAcquire string
+	//go:embed permitsemaphore/release.lua
+	permitRelease string
+	//go:embed permitsemaphore/set.lua
+	permitSet string
+	//go:embed permitsemaphore/resize.lua
+	permitResize string
+	//go:embed permitsemaphore/add.lua
+	permitAdd string
+	//go:embed permitsemaphore/state.lua
+	permitState string
+	//go:embed permitsemaphore/lease.lua
+	permitLease string
+	//go:embed permitsemaphore/update.lua
+	permitUpdate string
+	//go:embed permitsemaphore/renew.lua
+	permitRenew string
+	//go:embed permitsemaphore/delete.lua
+	permitDelete string
+
+	// PermitAcquire leases permits; see permitsemaphore/acquire.lua for its
+	// contract.
+	PermitAcquire = newScript("permitsemaphore/acquire", permitAcquire)
+	// PermitRelease gives permits back; see permitsemaphore/release.lua.
+	PermitRelease = newScript("permitsemaphore/release", permitRelease)
+	// PermitSet makes a semaphore; see permitsemaphore/set.lua.
+	PermitSet = newScript("permitsemaphore/set", permitSet)
+	// PermitResize sets the number of permits; see permitsemaphore/resize.lua.
+	PermitResize = newScript("permitsemaphore/resize", permitResize)
+	// PermitAdd changes the number of permits; see permitsemaphore/add.lua.
+	PermitAdd = newScript("permitsemaphore/add", permitAdd)
+	// PermitState reads a semaphore; see permitsemaphore/state.lua.
+	PermitState = newScript("permitsemaphore/state", permitState)
+	// PermitLease reads a lease; see permitsemaphore/lease.lua.
+	PermitLease = newScript("permitsemaphore/lease", permitLease)
+	// PermitUpdate changes a lease; see permitsemaphore/update.lua.
+	PermitUpdate = newScript("permitsemaphore/update", permitUpdate)
+	// PermitRenew extends the leases of many permits; see
+	// permitsemaphore/renew.lua.
+	PermitRenew = newScript("permitsemaphore/renew", permitRenew)
+	// PermitDelete removes a semaphore; see permitsemaphore/delete.lua.
+	PermitDelete = newScript("permitsemaphore/delete", permitDelete)
+)
+
 // The scripts that only look.
 var (
 	//go:embed inspect/lock.lua

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/wait"
@@ -42,16 +41,20 @@ func (e *Engine) Acquire(ctx context.Context, op string, s *Spec, cfg LockConfig
 		return nil, e.Wrap(op, s, ErrClosed)
 	}
 	defer e.gate.leave()
-	n, fresh := e.holderFor(ctx, s)
-	ent := e.enter(n, s, fresh)
+	ent, fresh := e.join(ctx, s)
 	defer ent.leave()
 
-	c := &claim{engine: e, spec: s, cfg: cfg, ctx: ctx, entry: ent, fresh: fresh, start: time.Now()}
+	c := &claim{call: newCall(e, s, cfg), ctx: ctx, entry: ent, fresh: fresh}
 	err := c.acquire(ctx, try || cfg.Waits)
 	c.report(err)
 	if err != nil {
-		if c.unsettled {
+		switch {
+		case c.queued:
+			e.withdraw(c)
+		case c.unsettled:
 			e.undo(c)
+		}
+		if c.unsettled {
 			err = inDoubt{err}
 		}
 		return nil, e.Wrap(op, s, err)
@@ -66,44 +69,33 @@ func (e *Engine) checkAcquire(ctx context.Context, s *Spec, cfg *LockConfig) err
 	if err := cfg.check(); err != nil {
 		return err
 	}
+	if cfg.Permanent && s.Scripts != nil {
+		return errors.New("the option Permanent is for permits")
+	}
 	return ctx.Err()
 }
 
 // A claim is one caller's attempt to come to hold a lock.
 type claim struct {
-	engine *Engine
-	spec   *Spec
-	cfg    LockConfig
-	ctx    context.Context // the acquire's: parent of the Hold's Context
-	entry  *entry
-	fresh  bool // the holder is nobody else's
-	start  time.Time
+	call
+	ctx   context.Context // the acquire's: parent of the Hold's Context
+	entry *entry
+	fresh bool // the holder is nobody else's
+	req   Request
+	hold  *Hold
+	base  int // the hold count before the request that is in doubt
 
-	waiting   bool      // not just one attempt
-	deadline  time.Time // of a bounded wait; zero for none
-	failing   time.Time // since when Redis has not answered; zero while it does
-	backoff   time.Duration
-	contended bool
-	req       Request
-	hold      *Hold
-
-	// unsettled is set while a request may have been granted without our knowing.
-	unsettled bool
-	doubts    int       // how many such requests there were
-	base      int       // the hold count before it
-	until     time.Time // when it can no longer be
+	queues bool // requests ask for a place in the queue
+	queued bool // one may have got it
 }
 
 // acquire waits for its turn and asks until it is granted.
 func (c *claim) acquire(ctx context.Context, bounded bool) error {
 	if bounded && c.cfg.Wait <= 0 {
-		return c.once(ctx)
+		return c.once(ctx, c)
 	}
-	c.waiting = true
-	var over *time.Timer
-	if bounded {
-		c.deadline = c.start.Add(c.cfg.Wait)
-		over = time.NewTimer(c.cfg.Wait)
+	over := c.begin(bounded)
+	if over != nil {
 		defer over.Stop()
 	}
 	for {
@@ -115,6 +107,7 @@ func (c *claim) acquire(ctx context.Context, bounded bool) error {
 			has = has || c.engine.otherCount(c.entry.key.holder, c.spec) > 0
 		}
 		var err error
+		c.queues = c.spec.Queue != nil && !has
 		if has {
 			// The holder has the lock, or its other half: it stands in no line.
 			var ans wait.Answer
@@ -123,7 +116,11 @@ func (c *claim) acquire(ctx context.Context, bounded bool) error {
 			}
 		} else {
 			p.Interrupt = taken
-			err = c.engine.lines.Until(ctx, c.spec.Line, c, &p)
+			if c.queues {
+				err = c.untilTurn(ctx, p)
+			} else {
+				err = c.engine.lines.Until(ctx, c.spec.Line, c, &p)
+			}
 		}
 		switch {
 		case errors.Is(err, wait.ErrOver):
@@ -132,91 +129,6 @@ func (c *claim) acquire(ctx context.Context, bounded bool) error {
 			continue
 		}
 		return err
-	}
-}
-
-// once makes one attempt, which includes asking again where an answer was lost.
-func (c *claim) once(ctx context.Context) error {
-	for {
-		ans, err := c.Try(ctx)
-		switch {
-		case err != nil || ans.Granted:
-			return err
-		case ans.Again == 0:
-			return ErrNotAcquired
-		}
-		if err := c.pause(ctx, ans, nil); err != nil {
-			return err
-		}
-	}
-}
-
-// pause sleeps before asking again outside of a line.
-func (c *claim) pause(ctx context.Context, ans wait.Answer, over *time.Timer) error {
-	d := ans.Again
-	if d == 0 {
-		d = retryFirst
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	var out <-chan time.Time
-	if over != nil {
-		out = over.C
-	}
-	select {
-	case <-timer.C:
-		return nil
-	case <-out:
-		return ErrNotAcquired
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-c.engine.gate.closed:
-		return ErrClosed
-	}
-}
-
-func (c *claim) policy(over *time.Timer) wait.Policy {
-	e, s := c.engine, c.spec
-	p := wait.Policy{
-		Poll:        s.Poll,
-		Recheck:     e.cfg.Recheck,
-		Unconfirmed: unconfirmed,
-		Exclusive:   !s.Shared,
-		Closed:      e.gate.closed,
-		ClosedErr:   ErrClosed,
-		Slept:       c.waits,
-		Missed:      c.missed,
-	}
-	if over != nil {
-		p.Over = over.C
-	}
-	if s.Channel != "" {
-		p.Listen = func() wait.Hints { return hints{e.notifier.Subscribe(s.Channel)} }
-	}
-	return p
-}
-
-func (c *claim) waits() {
-	c.contended = true
-	if f := c.engine.cfg.Hooks.WaitStarted; f != nil {
-		f(c.spec.Kind, c.spec.Name)
-	}
-}
-
-func (c *claim) missed() {
-	c.engine.counters.rechecked.Add(1)
-	if f := c.engine.cfg.Hooks.Missed; f != nil {
-		f(c.spec.Kind, c.spec.Name)
-	}
-}
-
-func (c *claim) report(err error) {
-	h := &c.engine.cfg.Hooks
-	switch {
-	case err == nil && h.Acquired != nil:
-		h.Acquired(c.spec.Kind, c.spec.Name, time.Since(c.start), c.contended)
-	case err != nil && h.Failed != nil:
-		h.Failed(c.spec.Kind, c.spec.Name, time.Since(c.start), err)
 	}
 }
 
@@ -240,6 +152,10 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 		ent.unlockOps()
 		return wait.Answer{Again: d}, nil
 	}
+	if c.hold != nil { // it was given to the claim meanwhile
+		ent.unlockOps()
+		return wait.Answer{Granted: true}, nil
+	}
 	count := ent.counted()
 	switch {
 	case count > 0 && s.NonReentrant:
@@ -253,6 +169,9 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 	bound := c.bound(ctx)
 	sent, dl := e.now(), e.deadline(bound)
 	c.req = Request{Holder: ent.field, Count: count + 1, Lease: lease, Label: c.cfg.Label, Waits: c.waiting, Deadline: dl}
+	if c.queues {
+		c.req.Wait, c.queued = c.queueWait(), true
+	}
 	g, err := s.Scripts.Acquire(ctx, e, &c.req)
 	defer ent.unlockOps()
 	if err != nil {
@@ -268,11 +187,11 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 	e.answers()
 	switch g.Verdict {
 	case Granted:
-		c.hold = ent.grant(s, c.cfg, c.ctx, g, count+1, watchdog.NewWindow(sent, lease))
+		c.hold = ent.grant(c.ctx, s, c.cfg, g, count+1, watchdog.NewWindow(sent, lease))
 		if c.hold == nil {
 			return wait.Answer{}, c.void(count, lease)
 		}
-		c.unsettled = false
+		c.unsettled, c.queued = false, false
 		return wait.Answer{Granted: true, After: lease}, nil
 	case Gone:
 		ent.gone()
@@ -280,9 +199,9 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 	case Late:
 		// The estimate of the server's clock was off, and is right now; or the
 		// request did take that long.
-		return c.failure(ctx, errLate)
+		return c.failure(errLate)
 	}
-	return wait.Answer{After: g.Left}, nil
+	return wait.Answer{After: g.Left, Ticket: g.Ticket, Next: g.Next}, nil
 }
 
 // void gives back a grant that came too late to be believed in.
@@ -301,12 +220,10 @@ func (c *claim) void(base int, lease time.Duration) error {
 }
 
 // doubt notes that a request for one hold more than base may have been granted,
-// or may be yet: until bound is over, by a clock that may be off by its slack.
+// or may be within bound.
 func (c *claim) doubt(base int, bound time.Duration) {
-	c.unsettled = true
-	c.doubts++
 	c.base = base
-	c.until = time.Now().Add(bound + clockSlack)
+	c.call.doubt(bound)
 }
 
 type errShort time.Duration
@@ -317,7 +234,7 @@ func (d errShort) Error() string {
 
 var (
 	errLate     = errors.New("the request reached Redis too late")
-	errNoAnswer = errors.New("Redis has not answered within the wait")
+	errNoAnswer = errors.New("no answer from Redis within the wait")
 )
 
 // lease returns the lease to ask for.
@@ -330,59 +247,4 @@ func (c *claim) lease() time.Duration {
 		}
 	}
 	return d.Truncate(time.Millisecond)
-}
-
-// bound returns how long the request may take: no longer than anybody is there
-// to hear of its success.
-func (c *claim) bound(ctx context.Context) time.Duration {
-	d := attempt
-	if at, ok := ctx.Deadline(); ok {
-		d = min(d, time.Until(at))
-	}
-	if !c.deadline.IsZero() {
-		d = min(d, time.Until(c.deadline))
-	}
-	return max(d, time.Millisecond)
-}
-
-// failed sorts a request that got no answer.
-func (c *claim) failed(ctx context.Context, err error) (wait.Answer, error) {
-	switch Sort(err) {
-	case Never:
-		return wait.Answer{}, err
-	case Maybe:
-		if ctx.Err() != nil || errors.Is(err, ErrClosed) {
-			return wait.Answer{}, err
-		}
-		// Asking again for the same count is harmless, and tells.
-	}
-	return c.failure(ctx, err)
-}
-
-// failure says whether to ask again after err, and when.
-func (c *claim) failure(ctx context.Context, err error) (wait.Answer, error) {
-	now := time.Now()
-	if c.failing.IsZero() {
-		// Whoever stood behind others who gave up has been kept already.
-		c.failing = c.engine.fails(now)
-		if c.failing.Before(c.start) {
-			c.failing = c.start
-		}
-	}
-	patience := answerWithin
-	if c.contended {
-		patience = waiterPatience
-	}
-	if now.Sub(c.failing) >= patience {
-		return wait.Answer{}, err
-	}
-	if c.backoff == 0 {
-		c.backoff = retryFirst / 2
-	}
-	c.backoff = min(2*c.backoff, retryMost)
-	d := c.backoff - time.Duration(rand.Int64N(int64(c.backoff/2)))
-	if !c.deadline.IsZero() && !now.Add(d).Before(c.deadline) {
-		return wait.Answer{}, both{ErrNotAcquired, err}
-	}
-	return wait.Answer{Again: d}, nil
 }

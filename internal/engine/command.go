@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -62,6 +63,7 @@ func (e *Engine) eval(ctx context.Context, s *lua.Script, args []any) (Reply, er
 	cmd.SetFirstKeyPos(Head)
 	var r Reply
 	if err := e.process(ctx, cmd); err != nil {
+		e.reload(ctx, err)
 		return r, err
 	}
 	r.got = time.Now()
@@ -82,6 +84,21 @@ func (e *Engine) eval(ctx context.Context, s *lua.Script, args []any) (Reply, er
 		return r, nil
 	}
 	return r, Unexpected(s, cmd.Val())
+}
+
+// reload makes a ClusterClient look at its cluster again after an error that may
+// mean that a node is gone: by itself it would go on asking that node for a
+// minute, which is longer than a lease.
+func (e *Engine) reload(ctx context.Context, err error) {
+	rdb, ok := e.rdb.(*redis.ClusterClient)
+	if !ok {
+		return
+	}
+	var reply redis.Error
+	if errors.As(err, &reply) && !isCode(err, "CLUSTERDOWN") && !isCode(err, "READONLY") {
+		return // a node that answers is there
+	}
+	rdb.ReloadState(context.WithoutCancel(ctx)) // in the background, and not too often
 }
 
 // Unexpected is the error of an answer that a script never gives.
@@ -186,7 +203,7 @@ func (e *Engine) timed() {
 			read = attempt
 		}
 		e.brief = rdb.WithTimeout(min(read, returnBound))
-		e.direct = rdb.WithTimeout(min(read, attempt))
+		e.direct = rdb.WithTimeout(min(read, answerWithin))
 	case *redis.ClusterClient:
 		if read := rdb.Options().ReadTimeout; read > 0 && read <= attempt {
 			e.direct = rdb

@@ -51,6 +51,8 @@ type Engine struct {
 	watchdog *watchdog.Watchdog
 	lines    *wait.Lines
 	entries  entries
+	leases   leases
+	tickets  tickets
 	gate     gate
 	bounds   bounds
 
@@ -82,6 +84,7 @@ func New(rdb redis.UniversalClient, cfg Config) *Engine {
 	}
 	e.timed()
 	e.entries.init()
+	e.leases.init()
 	e.gate.init()
 	e.watchdog = watchdog.New(e.now, e.renew)
 	e.notifier = pubsub.New(rdb, pubsub.Config{
@@ -156,7 +159,7 @@ type Stats struct {
 func (e *Engine) Stats() Stats {
 	n := e.notifier.Stats()
 	return Stats{
-		Held:          e.entries.held(),
+		Held:          e.entries.held() + e.leases.held(),
 		Waiting:       e.lines.Waiting(),
 		Subscriptions: n.Channels,
 		Renewals:      e.counters.renewals.Load(),
@@ -166,9 +169,6 @@ func (e *Engine) Stats() Stats {
 		Undone:        e.counters.undone.Load(),
 	}
 }
-
-// closeBound is how long Close waits for calls that are on their way out.
-const closeBound = time.Second
 
 // Close ends every wait with ErrClosed, every Hold's Context with that cause,
 // gives back what is held, and waits for the goroutines.
@@ -180,7 +180,7 @@ func (e *Engine) Close() error {
 	// The client's end bounds this; no caller is there to do it.
 	ctx, cancel := context.WithTimeout(context.Background(), e.cfg.UnlockTimeout)
 	defer cancel()
-	err := e.releaseAll(ctx)
-	e.gate.drain(closeBound)
+	err := errors.Join(e.releaseAll(ctx), e.leases.releaseAll(ctx))
+	e.gate.drain()
 	return errors.Join(err, e.notifier.Close())
 }

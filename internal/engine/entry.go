@@ -31,7 +31,7 @@ type entry struct {
 	key    entryKey
 	holder string // "<client id>:<number>"
 	field  string // the field in the hash
-	fresh  bool   // the holder will never hold the lock again once it has let go
+	fresh  bool   // the holder will never hold the lock again once it has let go; guarded by ops
 	refs   int    // calls that use the entry, and 1 while it holds
 
 	// ops has a token in it while nobody changes the hold count. Whoever sends
@@ -68,6 +68,32 @@ func (e *Engine) enter(n uint64, s *Spec, fresh bool) *entry {
 	}
 	ent.refs++
 	return ent
+}
+
+// join returns the entry for s of the holder in ctx, or of a fresh one, and
+// counts the caller in.
+func (e *Engine) join(ctx context.Context, s *Spec) (ent *entry, fresh bool) {
+	for {
+		n, fresh := e.holderFor(ctx, s)
+		ent := e.enter(n, s, fresh)
+		if fresh {
+			return ent, true
+		}
+		// The hold that ctx speaks for may have been given back just now. Who
+		// gives it back from here on sees that somebody is there.
+		if now, ok := e.holderIn(ctx, s); ok && now == n {
+			return ent, false
+		}
+		ent.leave()
+	}
+}
+
+// alone reports whether the caller is the only one who is counted in.
+func (ent *entry) alone() bool {
+	es := &ent.engine.entries
+	es.mu.Lock()
+	defer es.mu.Unlock()
+	return ent.refs == 1
 }
 
 // find returns the entry of a holder for s if there is one, and counts the
@@ -229,7 +255,7 @@ func (ent *entry) planLocked(now time.Time) watchdog.Plan {
 // grant records one more hold, and puts the entry under the watchdog's care.
 // It returns nil when the lease was over before its answer came, or what the
 // hold builds on was lost meanwhile. The caller has ops.
-func (ent *entry) grant(s *Spec, cfg LockConfig, parent context.Context, g Grant, count int, window watchdog.Window) *Hold {
+func (ent *entry) grant(parent context.Context, s *Spec, cfg LockConfig, g Grant, count int, window watchdog.Window) *Hold {
 	h := &Hold{entry: ent, spec: s, cfg: cfg, parent: parent, token: g.Token, since: time.Now()}
 	ent.mu.Lock()
 	defer ent.mu.Unlock()

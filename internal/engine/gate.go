@@ -70,18 +70,22 @@ func (g *gate) shut() bool {
 	return true
 }
 
-// drain waits for the calls inside, at most for bound; then it ends their
+// closeBound is how long Close waits for calls that are on their way out, and
+// then for their clean-up.
+const closeBound = time.Second
+
+// drain waits for the calls inside, at most for closeBound; then it ends their
 // clean-up and waits once more. What is left then are callers that go-redis
 // keeps; they return when it lets them.
-func (g *gate) drain(bound time.Duration) {
-	timer := time.NewTimer(bound)
+func (g *gate) drain() {
+	timer := time.NewTimer(closeBound)
 	defer timer.Stop()
 	select {
 	case <-g.idle:
 	case <-timer.C:
 	}
 	g.end()
-	timer.Reset(bound)
+	timer.Reset(closeBound)
 	select {
 	case <-g.idle:
 	case <-timer.C:

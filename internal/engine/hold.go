@@ -74,6 +74,9 @@ func (h *Hold) NotHeld(op string) error {
 	return h.entry.engine.Wrap(op, h.spec, h.stateErrLocked())
 }
 
+// IsOf reports whether h is an acquisition of s.
+func (h *Hold) IsOf(s *Spec) bool { return h.spec == s }
+
 // stateErrLocked says why h is not held, nil when it is.
 func (h *Hold) stateErrLocked() error {
 	switch h.state {

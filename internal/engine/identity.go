@@ -34,6 +34,13 @@ func WithHolder(ctx context.Context, n uint64) context.Context {
 	return context.WithValue(ctx, identityKey{}, &identity{outer: identityOf(ctx), holder: n})
 }
 
+// WithHold returns a context in which what h's Context re-enters is re-entered
+// too, but which does not end when h does.
+func WithHold(ctx context.Context, h *Hold) context.Context {
+	id := &identity{outer: identityOf(ctx), holder: h.entry.key.holder, hold: h}
+	return context.WithValue(ctx, identityKey{}, id)
+}
+
 // HolderFrom returns the holder that WithHolder put into ctx.
 func HolderFrom(ctx context.Context) (uint64, bool) {
 	for id := identityOf(ctx); id != nil; id = id.outer {

@@ -94,6 +94,8 @@ func (h *Hold) giveUp() (target int, trusted bool, err error) {
 	ent.mu.Unlock()
 	if last {
 		ent.leave() // the caller is counted in
+		// A re-entry under way goes on under the holder, after this release.
+		ent.fresh = ent.fresh && ent.alone()
 	}
 	return h.target, true, nil
 }
@@ -112,7 +114,18 @@ func (h *Hold) giveBack(ctx cleanup, target int, trusted bool) error {
 	maybe := !trusted // an earlier request may have been carried out
 	retry := newRetrier(e.cfg.UnlockTimeout)
 	for {
+		var next *heir
+		if target == 0 && ret.Linger == 0 && !maybe {
+			if next = e.heir(s); next != nil {
+				ret.Heir = &next.req
+			}
+		}
+		sent := e.now()
 		v, err := e.returnOnce(ctx, ent, s, ret)
+		if next != nil {
+			next.settle(sent, ret.Given, err)
+			ret.Heir = nil
+		}
 		switch {
 		case err == nil && (v == Granted || v == Already), err == nil && v == Gone && maybe:
 			if !trusted {
@@ -152,12 +165,17 @@ func (e *Engine) returnOnce(ctx cleanup, ent *entry, s *Spec, ret *Return) (Verd
 	if at, ok := ctx.Deadline(); ok && time.Until(at) < returnBound {
 		ctx.brief = false // it could outlast the unlock timeout
 	}
-	if ctx.brief && e.brief != nil {
-		return s.Scripts.Release(ctx, e, ret)
+	ret.Next, ret.Given = "", false
+	if !ctx.brief || e.brief == nil {
+		once, cancel := context.WithTimeout(ctx, returnBound)
+		defer cancel()
+		ctx = cleanup{Context: once}
 	}
-	once, cancel := context.WithTimeout(ctx, returnBound)
-	defer cancel()
-	return s.Scripts.Release(cleanup{Context: once}, e, ret)
+	v, err := s.Scripts.Release(ctx, e, ret)
+	if !ret.Given {
+		e.turn(s, ret.Next)
+	}
+	return v, err
 }
 
 // markLost notes that Redis did not know of h any more when it was given back.
@@ -229,10 +247,11 @@ func (e *Engine) releaseAll(ctx context.Context) error {
 	for range min(releasers, len(work)) {
 		wg.Go(func() {
 			for h := range queue {
-				if err := h.entry.lockOps(ctx); err != nil {
-					continue
+				err := h.entry.lockOps(ctx)
+				if err == nil {
+					err = h.giveBack(cleanup{Context: ctx, brief: true}, 0, true)
 				}
-				if err := h.giveBack(cleanup{Context: ctx, brief: true}, 0, true); err != nil && !errors.Is(err, ErrNotHeld) {
+				if err != nil && !errors.Is(err, ErrNotHeld) {
 					mu.Lock()
 					errs = append(errs, e.Wrap("close", h.spec, err))
 					mu.Unlock()

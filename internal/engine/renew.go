@@ -7,16 +7,24 @@ import (
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 )
 
+// A kept is what the watchdog's items stand for.
+type kept interface {
+	watchdog.Subject
+	// renewal returns what to ask for to keep it; a nil Spec when it was given
+	// back.
+	renewal(lease time.Duration) (*Spec, Renewal)
+}
+
 // renew is the watchdog's renew function: one batch, all of one group.
 func (e *Engine) renew(ctx context.Context, _ string, batch []watchdog.Renewal) []watchdog.Result {
 	results := make([]watchdog.Result, len(batch))
 	specs := make([]*Spec, len(batch)) // nil: given back meanwhile
 	asked := make([]Renewal, 0, len(batch))
-	var scripts Scripts
+	var scripts Renewer
 	for i, r := range batch {
-		s, item := r.Item.Subject.(*entry).renewal(r.Lease)
+		s, item := r.Item.Subject.(kept).renewal(r.Lease)
 		if s != nil {
-			specs[i], scripts = s, s.Scripts
+			specs[i], scripts = s, s.Renewer
 			asked = append(asked, item)
 		}
 	}
@@ -36,7 +44,7 @@ func (e *Engine) renew(ctx context.Context, _ string, batch []watchdog.Renewal) 
 
 // renewAll renews a batch with one script, or where that cannot be, with one
 // script a lock: a slot on the move, or a proxy that only looks like one server.
-func (e *Engine) renewAll(ctx context.Context, s Scripts, batch []Renewal) ([]watchdog.Result, error) {
+func (e *Engine) renewAll(ctx context.Context, s Renewer, batch []Renewal) ([]watchdog.Result, error) {
 	got, err := s.Renew(ctx, e, batch, e.deadline(attempt))
 	if got == nil && err == nil { // too late by the server's clock, which is known now
 		got, err = s.Renew(ctx, e, batch, e.deadline(attempt))

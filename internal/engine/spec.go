@@ -40,10 +40,17 @@ type Spec struct {
 	Poll wait.Backoff
 	// NonReentrant refuses an acquire by the present holder.
 	NonReentrant bool
+	// Queue is set for a lock whose waiters stand in a queue in Redis. Then Line
+	// names that queue, and Channel is empty: each waiter has one of its own.
+	Queue Queue
 	// Keys are all keys that one of the scripts may name together.
 	Keys []string
-	// Scripts know the order of KEYS and ARGV.
+	// Together is set for what all who wait are given at once.
+	Together bool
+	// Scripts know the order of KEYS and ARGV. It is nil for what is no lock.
 	Scripts Scripts
+	// Renewer renews what is no lock; a lock's Scripts do.
+	Renewer Renewer
 
 	group string // what may be renewed together
 	err   error  // why the lock cannot be used on this server
@@ -55,6 +62,11 @@ type Scripts interface {
 	Acquire(ctx context.Context, e *Engine, r *Request) (Grant, error)
 	// Release answers Granted, Already, Gone or Late.
 	Release(ctx context.Context, e *Engine, r *Return) (Verdict, error)
+	Renewer
+}
+
+// A Renewer keeps leases alive.
+type Renewer interface {
 	// Renew extends the leases of locks of this kind, all in one hash slot in
 	// a cluster. A nil slice with a nil error: too late.
 	Renew(ctx context.Context, e *Engine, batch []Renewal, d Deadline) ([]watchdog.Result, error)
@@ -69,7 +81,8 @@ type Request struct {
 	Count    int    // to reach
 	Lease    time.Duration
 	Label    string
-	Waits    bool // the caller goes on waiting if it is refused
+	Waits    bool          // the caller goes on waiting if it is refused
+	Wait     time.Duration // above 0: it stands in the queue then, see Queue
 	Deadline Deadline
 }
 
@@ -78,6 +91,8 @@ type Grant struct {
 	Verdict Verdict
 	Left    time.Duration // of the present lease; 0 when unknown
 	Token   int64
+	Ticket  int64  // see wait.Answer
+	Next    string // see wait.Answer
 }
 
 // A Verdict is what a script said.
@@ -100,6 +115,9 @@ type Return struct {
 	Linger   time.Duration // at 0: stay closed for that long, in the name of
 	LingerAs string        // this holder
 	Deadline Deadline
+	Heir     *Request // with a queue: to have the lock if it is the next one
+	Next     string   // set by Release: the waiter of this client whose turn it is now
+	Given    bool     // set by Release: the heir has it
 }
 
 // A Renewal is one lock of a batch.
@@ -113,7 +131,12 @@ type Renewal struct {
 
 // Prepare fills in what follows from the rest of s. Constructors call it once.
 func (e *Engine) Prepare(s *Spec) *Spec {
-	s.group = s.Scripts.RenewKind()
+	if s.Scripts != nil {
+		s.Renewer = s.Scripts
+	}
+	if s.Renewer != nil {
+		s.group = s.Renewer.RenewKind()
+	}
 	if e.cluster {
 		s.group = fmt.Sprint(s.group, " ", Slot(s.Key))
 		s.err = checkSlots(s.Name, s.Keys)
@@ -134,6 +157,8 @@ type LockConfig struct {
 	MaxHold time.Duration
 	AtLeast time.Duration
 	Label   string
+	// Permanent asks for a lease without end, which only permits have.
+	Permanent bool
 
 	Err error // the first option that made no sense
 }
@@ -188,7 +213,9 @@ func (c *LockConfig) check() error {
 	case c.AtLeast > 0 && c.MaxHold > 0 && c.AtLeast > c.MaxHold:
 		return fmt.Errorf("HoldAtLeast of %v is longer than MaxHold of %v", c.AtLeast, c.MaxHold)
 	case c.Lease > 0 && c.MaxHold > 0:
-		return errors.New("MaxHold bounds the watchdog, and a fixed Lease has none: use one of them")
+		return errors.New("a fixed Lease and MaxHold exclude each other: MaxHold bounds what the watchdog renews")
+	case c.Permanent && (c.Lease > 0 || c.MaxHold > 0):
+		return errors.New("a Permanent lease has no end: Lease and MaxHold make no sense with it")
 	case len(c.Label) > maxLabel:
 		return fmt.Errorf("the label has %d bytes, the most is %d", len(c.Label), maxLabel)
 	}

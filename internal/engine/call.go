@@ -1,0 +1,195 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/wait"
+)
+
+// A call is one caller's wait for something, be it a lock, a permit or the end
+// of a count: how long it may take, how it goes on when Redis does not answer,
+// and what it may have been given without knowing.
+type call struct {
+	engine *Engine
+	spec   *Spec
+	cfg    LockConfig
+	start  time.Time
+
+	waiting   bool      // not just one attempt
+	deadline  time.Time // of a bounded wait; zero for none
+	failing   time.Time // since when Redis has not answered; zero while it does
+	backoff   time.Duration
+	contended bool
+
+	// unsettled is set while a request may have been granted without our knowing.
+	unsettled bool
+	doubts    int       // how many such requests there were
+	until     time.Time // when it can no longer be
+}
+
+func newCall(e *Engine, s *Spec, cfg LockConfig) call {
+	return call{engine: e, spec: s, cfg: cfg, start: time.Now()}
+}
+
+// begin begins to wait, and returns the timer of a bounded wait, which the
+// caller stops; nil for one that is not bounded.
+func (c *call) begin(bounded bool) *time.Timer {
+	c.waiting = true
+	if !bounded {
+		return nil
+	}
+	c.deadline = c.start.Add(c.cfg.Wait)
+	return time.NewTimer(c.cfg.Wait)
+}
+
+// doubt notes that a request may have been carried out, or may be yet: until
+// bound is over, by a clock that may be off by its slack.
+func (c *call) doubt(bound time.Duration) {
+	c.unsettled = true
+	c.doubts++
+	c.until = time.Now().Add(bound + clockSlack)
+}
+
+// once makes one attempt, which includes asking again where an answer was lost.
+func (c *call) once(ctx context.Context, cl wait.Claim) error {
+	for {
+		ans, err := cl.Try(ctx)
+		switch {
+		case err != nil || ans.Granted:
+			return err
+		case ans.Again == 0:
+			return ErrNotAcquired
+		}
+		if err := c.pause(ctx, ans, nil); err != nil {
+			return err
+		}
+	}
+}
+
+// pause sleeps before asking again outside of a line.
+func (c *call) pause(ctx context.Context, ans wait.Answer, over *time.Timer) error {
+	d := ans.Again
+	if d == 0 {
+		d = retryFirst
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	var out <-chan time.Time
+	if over != nil {
+		out = over.C
+	}
+	select {
+	case <-timer.C:
+		return nil
+	case <-out:
+		return ErrNotAcquired
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.engine.gate.closed:
+		return ErrClosed
+	}
+}
+
+func (c *call) policy(over *time.Timer) wait.Policy {
+	e, s := c.engine, c.spec
+	p := wait.Policy{
+		Poll:        s.Poll,
+		Recheck:     e.cfg.Recheck,
+		Unconfirmed: unconfirmed,
+		Exclusive:   !s.Shared,
+		Together:    s.Together,
+		Closed:      e.gate.closed,
+		ClosedErr:   ErrClosed,
+		Slept:       c.waits,
+		Missed:      c.missed,
+	}
+	if over != nil {
+		p.Over = over.C
+	}
+	if s.Channel != "" {
+		p.Listen = func() wait.Hints { return hints{e.notifier.Subscribe(s.Channel)} }
+	}
+	return p
+}
+
+func (c *call) waits() {
+	c.contended = true
+	if f := c.engine.cfg.Hooks.WaitStarted; f != nil {
+		f(c.spec.Kind, c.spec.Name)
+	}
+}
+
+func (c *call) missed() {
+	c.engine.counters.rechecked.Add(1)
+	if f := c.engine.cfg.Hooks.Missed; f != nil {
+		f(c.spec.Kind, c.spec.Name)
+	}
+}
+
+func (c *call) report(err error) {
+	h := &c.engine.cfg.Hooks
+	switch {
+	case err == nil && h.Acquired != nil:
+		h.Acquired(c.spec.Kind, c.spec.Name, time.Since(c.start), c.contended)
+	case err != nil && h.Failed != nil:
+		h.Failed(c.spec.Kind, c.spec.Name, time.Since(c.start), err)
+	}
+}
+
+// bound returns how long the request may take: no longer than anybody is there
+// to hear of its success.
+func (c *call) bound(ctx context.Context) time.Duration {
+	d := attempt
+	if at, ok := ctx.Deadline(); ok {
+		d = min(d, time.Until(at))
+	}
+	if !c.deadline.IsZero() {
+		d = min(d, time.Until(c.deadline))
+	}
+	return max(d, time.Millisecond)
+}
+
+// failed sorts a request that got no answer.
+func (c *call) failed(ctx context.Context, err error) (wait.Answer, error) {
+	switch Sort(err) {
+	case Never:
+		return wait.Answer{}, err
+	case Maybe:
+		if ctx.Err() != nil || errors.Is(err, ErrClosed) {
+			return wait.Answer{}, err
+		}
+		// Asking again for the same count is harmless, and tells.
+	}
+	return c.failure(err)
+}
+
+// failure says whether to ask again after err, and when.
+func (c *call) failure(err error) (wait.Answer, error) {
+	now := time.Now()
+	if c.failing.IsZero() {
+		// Whoever stood behind others who gave up has been kept already.
+		c.failing = c.engine.fails(now)
+		if c.failing.Before(c.start) {
+			c.failing = c.start
+		}
+	}
+	patience := answerWithin
+	if c.contended {
+		patience = waiterPatience
+	}
+	if now.Sub(c.failing) >= patience {
+		return wait.Answer{}, err
+	}
+	if c.backoff == 0 {
+		c.backoff = retryFirst / 2
+	}
+	c.backoff = min(2*c.backoff, retryMost)
+	d := c.backoff - time.Duration(rand.Int64N(int64(c.backoff/2)))
+	if !c.deadline.IsZero() && !now.Add(d).Before(c.deadline) {
+		return wait.Answer{}, both{ErrNotAcquired, err}
+	}
+	return wait.Answer{Again: d}, nil
+}

@@ -1,0 +1,458 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/watchdog"
+)
+
+// A Leaser runs the scripts of things that are leased one by one and have no
+// hold count.
+type Leaser interface {
+	Renewer
+	// Free gives back those of ids that are out; all makes it all or none. It
+	// returns, for each, whether it was out. No id is ever given out twice, so it
+	// may come late, or twice.
+	Free(ctx context.Context, e *Engine, ids []string, all bool) (out []bool, err error)
+}
+
+// leases are what a client has been given of such things.
+type leases struct {
+	// mu guards the field below.
+	mu sync.Mutex
+	m  map[leaseKey]*Lease
+}
+
+type leaseKey struct{ key, id string }
+
+func (ls *leases) init() { ls.m = make(map[leaseKey]*Lease) }
+
+func (ls *leases) held() int {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return len(ls.m)
+}
+
+// A Lease is one such thing, from grant to release or loss.
+type Lease struct {
+	engine *Engine
+	spec   *Spec
+	id     string
+	cfg    LockConfig
+	parent context.Context // of Context: the acquire's own
+	since  time.Time
+
+	// mu guards the fields below.
+	mu        sync.Mutex
+	item      *watchdog.Item // nil for what is permanent
+	state     state
+	cause     error // with which ctx ended
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+	gone      chan struct{} // behind Lost; made on demand
+	returning bool          // it is being given back
+	missing   bool          // it was found gone meanwhile
+}
+
+// Lease records that the thing id of s was leased, by a request sent at a given
+// moment, for the time that the request asked for (0: for ever), and puts it
+// under the watchdog's care. It returns nil when the lease was over before its
+// answer came.
+func (e *Engine) Lease(parent context.Context, s *Spec, id string, cfg LockConfig, sent watchdog.Instant, lease time.Duration) *Lease {
+	l := &Lease{engine: e, spec: s, id: id, cfg: cfg, parent: parent, since: time.Now()}
+	// In the table first: from Add on, it may be lost.
+	ls := &e.leases
+	ls.mu.Lock()
+	select {
+	case <-e.gate.closed:
+		ls.mu.Unlock()
+		return nil // Close has looked into the table, or will find it too late
+	default:
+	}
+	ls.m[leaseKey{s.Key, id}] = l
+	ls.mu.Unlock()
+	if !l.watch(sent, lease) {
+		l.leave()
+		return nil
+	}
+	return l
+}
+
+// watch puts l under the watchdog's care.
+func (l *Lease) watch(sent watchdog.Instant, lease time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if lease == 0 {
+		l.item = nil
+		return true
+	}
+	var plan watchdog.Plan
+	if l.cfg.Lease == 0 {
+		plan = watchdog.Plan{Lease: l.engine.cfg.WatchdogTimeout, Max: l.cfg.MaxHold}
+	}
+	l.item = &watchdog.Item{Group: l.spec.group, Subject: leased{l}}
+	return l.engine.watchdog.Add(l.item, watchdog.NewWindow(sent, lease), plan)
+}
+
+// leave takes l from the table.
+func (l *Lease) leave() {
+	ls := &l.engine.leases
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if k := (leaseKey{l.spec.Key, l.id}); ls.m[k] == l {
+		delete(ls.m, k)
+	}
+}
+
+// Instant returns the present moment, from which the window of a lease counts
+// that is asked for now.
+func (e *Engine) Instant() watchdog.Instant { return e.now() }
+
+// LeaseTime returns the lease to ask for under cfg; 0 for a permanent one.
+func (e *Engine) LeaseTime(cfg LockConfig) time.Duration {
+	if cfg.Permanent {
+		return 0
+	}
+	c := claim{call: call{engine: e, cfg: cfg}}
+	return c.lease()
+}
+
+// ID returns the id of the thing.
+func (l *Lease) ID() string { return l.id }
+
+// Context returns a context that ends with the lease; see Hold.Context.
+func (l *Lease) Context() context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx == nil {
+		l.ctx, l.cancel = context.WithCancelCause(l.parent)
+		if l.state != held {
+			l.cancel(l.cause)
+		}
+	}
+	return l.ctx
+}
+
+// Lost returns a channel that is closed when the lease is lost.
+func (l *Lease) Lost() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.gone == nil {
+		l.gone = make(chan struct{})
+		if l.state == lost {
+			close(l.gone)
+		}
+	}
+	return l.gone
+}
+
+// Remaining returns how long the lease may still be believed in.
+func (l *Lease) Remaining() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.state != held:
+		return 0
+	case l.item == nil:
+		return math.MaxInt64
+	}
+	return l.engine.watchdog.Remaining(l.item)
+}
+
+// end ends l if it is held.
+func (l *Lease) end(st state, cause error) bool {
+	l.mu.Lock()
+	if l.state != held {
+		l.mu.Unlock()
+		return false
+	}
+	if l.item != nil {
+		l.engine.watchdog.Remove(l.item)
+	}
+	l.state, l.cause = st, cause
+	if l.cancel != nil {
+		l.cancel(cause)
+	}
+	if st == lost && l.gone != nil {
+		close(l.gone)
+	}
+	l.mu.Unlock()
+	l.leave()
+	if st == lost {
+		l.countLoss()
+	}
+	return true
+}
+
+func (l *Lease) countLoss() {
+	l.engine.counters.losses.Add(1)
+	if f := l.engine.cfg.Hooks.Lost; f != nil {
+		f(l.spec.Kind, l.spec.Name, time.Since(l.since))
+	}
+}
+
+// leased is what the watchdog sees of a Lease, whose Lost is taken.
+type leased struct{ *Lease }
+
+// Lost ends the lease, unless it is being given back: then that decides.
+func (l leased) Lost(it *watchdog.Item, _ watchdog.Reason) {
+	l.mu.Lock()
+	if l.item != it {
+		l.mu.Unlock()
+		return // it has been let anew meanwhile
+	}
+	if l.returning {
+		l.missing = true
+		l.mu.Unlock()
+		return
+	}
+	l.mu.Unlock()
+	l.end(lost, ErrLeaseLost)
+}
+
+func (l leased) renewal(lease time.Duration) (*Spec, Renewal) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state != held {
+		return nil, Renewal{}
+	}
+	return l.spec, Renewal{Key: l.spec.Key, Holder: l.id, Lease: lease}
+}
+
+// stateErr says why l is not held, nil when it is.
+func (l *Lease) stateErr() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch l.state {
+	case held:
+		return nil
+	case lost:
+		return errLost
+	case closed:
+		return ErrClosed
+	}
+	return ErrNotHeld
+}
+
+// Return gives l back; see Hold.Unlock.
+func (l *Lease) Return(ctx context.Context) error {
+	e, s := l.engine, l.spec
+	if !e.gate.enter() {
+		err := l.stateErr()
+		if !errors.Is(err, ErrLeaseLost) {
+			err = ErrClosed
+		}
+		return e.Wrap("release", s, err)
+	}
+	defer e.gate.leave()
+	if l.Remaining() == 0 && l.stateErr() == nil {
+		// The window is over and the watchdog has not come to say so.
+		l.end(lost, ErrLeaseLost)
+	}
+	l.setReturning(true)
+	defer l.setReturning(false)
+	maybe := false
+	if !l.end(released, context.Canceled) {
+		// Again after an answer that never came?
+		l.mu.Lock()
+		maybe = l.state == unsure
+		l.mu.Unlock()
+		if !maybe {
+			return e.Wrap("release", s, l.stateErr())
+		}
+	}
+	found := false
+	err := e.returned(ctx, func(ctx context.Context, _ Deadline) (Verdict, error) {
+		out, err := s.Renewer.(Leaser).Free(ctx, e, []string{l.id}, true)
+		if Sort(err) == Maybe {
+			maybe = true
+		}
+		found = err == nil && out[0]
+		return Granted, err
+	})
+	l.mu.Lock()
+	switch {
+	case err != nil:
+		l.state = unsure
+	case found || maybe:
+		l.state = released
+	default: // Redis did not know of it any more
+		l.state, err = lost, errLost
+		if l.gone != nil {
+			close(l.gone)
+		}
+	}
+	st := l.state
+	l.mu.Unlock()
+	switch f := e.cfg.Hooks.Released; {
+	case st == lost:
+		l.countLoss()
+	case err == nil && f != nil:
+		f(s.Kind, s.Name, time.Since(l.since))
+	}
+	return e.Wrap("release", s, err)
+}
+
+func (l *Lease) setReturning(on bool) {
+	l.mu.Lock()
+	l.returning = on
+	l.mu.Unlock()
+}
+
+// Ended reports whether l is not held any more, and nobody is at giving it back.
+func (l *Lease) Ended() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state != held && !l.returning
+}
+
+// Drop ends a lease that nobody has been told of.
+func (l *Lease) Drop() { l.end(released, context.Canceled) }
+
+// Extend makes the lease last for at least d from now.
+func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
+	e, s := l.engine, l.spec
+	if err := CheckLease("a lease", d); err != nil {
+		return e.Wrap("extend", s, err)
+	}
+	if !e.gate.enter() {
+		return e.Wrap("extend", s, ErrClosed)
+	}
+	defer e.gate.leave()
+	if err := l.stateErr(); err != nil {
+		return e.Wrap("extend", s, err)
+	}
+	d = d.Truncate(time.Millisecond)
+	retry := newRetrier(answerWithin)
+	for {
+		sent := e.now()
+		results, err := s.Renewer.Renew(ctx, e, []Renewal{{Key: s.Key, Holder: l.id, Lease: d}}, e.deadline(attempt))
+		switch {
+		case err != nil || results == nil || results[0] == watchdog.Failed:
+			if err := retry.after(ctx, err); err != nil {
+				return e.Wrap("extend", s, err)
+			}
+		case results[0] == watchdog.NotOurs:
+			l.end(lost, ErrLeaseLost)
+			return e.Wrap("extend", s, errLost)
+		default:
+			l.mu.Lock()
+			if l.item != nil {
+				e.watchdog.Prolong(l.item, watchdog.NewWindow(sent, d))
+			}
+			l.mu.Unlock()
+			return e.Wrap("extend", s, l.stateErr())
+		}
+	}
+}
+
+// Returning notes that the things of those ids are about to be given back by
+// whoever knows the ids, whether they are this client's or not. The function it
+// returns must be called when that has been done or has failed.
+func (e *Engine) Returning(s *Spec, ids []string) (ended func(done bool)) {
+	var mine []*Lease
+	ls := &e.leases
+	ls.mu.Lock()
+	for _, id := range ids {
+		if l := ls.m[leaseKey{s.Key, id}]; l != nil {
+			mine = append(mine, l)
+		}
+	}
+	ls.mu.Unlock()
+	for _, l := range mine {
+		l.setReturning(true)
+	}
+	return func(done bool) {
+		for _, l := range mine {
+			l.mu.Lock()
+			missing := l.missing
+			l.returning, l.missing = false, false
+			l.mu.Unlock()
+			switch {
+			case done:
+				if f := e.cfg.Hooks.Released; l.end(released, context.Canceled) && f != nil {
+					f(s.Kind, s.Name, time.Since(l.since))
+				}
+			case missing:
+				l.end(lost, ErrLeaseLost)
+			}
+		}
+	}
+}
+
+// Relet notes that the thing of that id has got another lease, by a request sent
+// at a given moment: d, which is not renewed, or 0 for ever.
+func (e *Engine) Relet(s *Spec, id string, sent watchdog.Instant, d time.Duration) {
+	ls := &e.leases
+	ls.mu.Lock()
+	l := ls.m[leaseKey{s.Key, id}]
+	ls.mu.Unlock()
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	if l.state != held || l.item != nil && !e.watchdog.Remove(l.item) {
+		l.mu.Unlock()
+		return // ended, or lost and about to be told so
+	}
+	l.cfg.Lease, l.cfg.Permanent = d, d == 0
+	l.mu.Unlock()
+	if !l.watch(sent, d) {
+		l.end(lost, ErrLeaseLost)
+	}
+}
+
+// freeBatch is how many things Close gives back by one script.
+const freeBatch = 100
+
+// releaseAll gives back everything that is leased: first every Context ends,
+// then Redis is told.
+func (ls *leases) releaseAll(ctx context.Context) error {
+	ls.mu.Lock()
+	all := make([]*Lease, 0, len(ls.m))
+	for _, l := range ls.m {
+		all = append(all, l)
+	}
+	ls.mu.Unlock()
+	ids := map[*Spec][]string{} // by any one spec of a key
+	specs := map[string]*Spec{}
+	for _, l := range all {
+		if !l.end(closed, ErrClosed) {
+			continue
+		}
+		if specs[l.spec.Key] == nil {
+			specs[l.spec.Key] = l.spec
+		}
+		s := specs[l.spec.Key]
+		ids[s] = append(ids[s], l.id)
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var errs []error
+	slots := make(chan struct{}, releasers)
+	for s, ids := range ids {
+		e := all[0].engine
+		for batch := range slices.Chunk(ids, freeBatch) {
+			slots <- struct{}{}
+			wg.Go(func() {
+				defer func() { <-slots }()
+				err := e.returned(ctx, func(ctx context.Context, _ Deadline) (Verdict, error) {
+					_, err := s.Renewer.(Leaser).Free(ctx, e, batch, false)
+					return Granted, err
+				})
+				if err != nil {
+					mu.Lock()
+					errs = append(errs, e.Wrap("close", s, err))
+					mu.Unlock()
+				}
+			})
+		}
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,291 @@
+package engine_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/redistest"
+	"github.com/latchkey-go/latchkey/latchkeytest"
+)
+
+// replied returns what go-redis makes of an error that a server sends.
+func replied(t *testing.T, text string) error {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{
+		Addr:       "127.0.0.1:1",
+		MaxRetries: -1,
+		Protocol:   2,
+		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			client, server := net.Pipe()
+			go func() {
+				defer server.Close()
+				r := bufio.NewReader(server)
+				for {
+					line, err := r.ReadString('\n')
+					if err != nil {
+						return
+					}
+					switch {
+					case strings.EqualFold(line, "hello\r\n"), strings.EqualFold(line, "client\r\n"):
+						_, err = io.WriteString(server, "-ERR unknown command\r\n")
+					case strings.EqualFold(line, "evalsha\r\n"):
+						_, err = io.WriteString(server, "-"+text+"\r\n")
+					}
+					if err != nil {
+						return
+					}
+				}
+			}()
+			return client, nil
+		},
+		DisableIdentity: true,
+	})
+	defer rdb.Close()
+	err := rdb.EvalSha(t.Context(), "sha", nil).Err()
+	require.ErrorContains(t, err, text)
+	return err
+}
+
+// TestSortReplies: the texts of Redis 7, of 6.2, which wraps what went wrong
+// inside a script, and of miniredis.
+func TestSortReplies(t *testing.T) {
+	const sha = "6b1bf486c81ceb7edf3c093f4c48582e38c0e791"
+	in62 := func(text string) string {
+		return "ERR Error running script (call to f_" + sha + "): @user_script:12: @user_script: 12: " + text
+	}
+	in62call := func(text string) string {
+		return "ERR Error running script (call to f_" + sha + "): @user_script:12: " + text
+	}
+	in7 := func(text string) string { return text + " script: " + sha + ", on @user_script:12." }
+	tests := []struct {
+		text string
+		want engine.Outcome
+	}{
+		// It goes away by itself.
+		{"LOADING Redis is loading the dataset in memory", engine.NotNow},
+		{"READONLY You can't write against a read only replica.", engine.NotNow},
+		{in7("READONLY You can't write against a read only replica."), engine.NotNow},
+		{in62("-READONLY You can't write against a read only replica."), engine.NotNow},
+		{"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", engine.NotNow},
+		{"CLUSTERDOWN The cluster is down", engine.NotNow},
+		{"CLUSTERDOWN Hash slot not served", engine.NotNow},
+		{"TRYAGAIN Multiple keys request during rehashing of slot", engine.NotNow},
+		{"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", engine.NotNow},
+		{"MOVED 12182 127.0.0.1:7002", engine.NotNow},
+		{"ASK 12182 127.0.0.1:7002", engine.NotNow},
+		{"NOREPLICAS Not enough good replicas to write.", engine.NotNow},
+		{in7("NOREPLICAS Not enough good replicas to write."), engine.NotNow},
+		{in62("-NOREPLICAS Not enough good replicas to write."), engine.NotNow},
+		{"ERR max number of clients reached", engine.NotNow},
+		{"UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)", engine.NotNow},
+
+		// It does not.
+		{"OOM command not allowed when used memory > 'maxmemory'.", engine.Never},
+		{in7("OOM command not allowed when used memory > 'maxmemory'."), engine.Never},
+		{in62("-OOM command not allowed when used memory > 'maxmemory'."), engine.Never},
+		{"WRONGTYPE Operation against a key holding the wrong kind of value", engine.Never},
+		{in7("WRONGTYPE Operation against a key holding the wrong kind of value"), engine.Never},
+		{in62call("WRONGTYPE Operation against a key holding the wrong kind of value"), engine.Never},
+		{"NOPERM this user has no permissions to run the 'evalsha' command", engine.Never},
+		{"NOPERM User u has no permissions to run the 'evalsha' command", engine.Never},
+		{in62("The user executing the script can't run this command or subcommand"), engine.Never},
+		{in7("ERR The user executing the script can't access at least one of the keys mentioned in the command arguments"), engine.Never},
+		{"NOAUTH Authentication required.", engine.Never},
+		{"WRONGPASS invalid username-password pair or user is disabled.", engine.Never},
+		{"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.", engine.Never},
+		{in62("-MISCONF Errors writing to the AOF file: No space left on device"), engine.Never},
+		{"CROSSSLOT Keys in request don't hash to the same slot", engine.Never},
+		{"NOSCRIPT No matching script. Please use EVAL.", engine.Never},
+		{"ERR unknown command 'evalsha', with args beginning with: ", engine.Never},
+		{in62call("ERR Protocol error"), engine.Never},
+		{in7("ERR user_script:12: attempt to perform arithmetic on a nil value"), engine.Never},
+		{"ERR something that nobody has seen", engine.Never},
+	}
+	for _, tt := range tests {
+		require.Equal(t, tt.want, engine.Sort(replied(t, tt.text)), "Sort of %q", tt.text)
+	}
+}
+
+// TestSortRealErrors: the same from servers in the state that they tell of.
+func TestSortRealErrors(t *testing.T) {
+	const write = `return redis.call('HSET', KEYS[1], 'f', 1)`
+	ctx := t.Context()
+	errOf := func(rdb redis.UniversalClient, script string) error {
+		return rdb.Eval(ctx, script, []string{"k"}).Err()
+	}
+	noRetry := func(o *redis.Options) { o.MaxRetries = -1 }
+
+	s := redistest.Start(t)
+	rdb := s.Client(t, noRetry)
+	check := func(t *testing.T, err error, code string, want engine.Outcome) {
+		t.Helper()
+		require.ErrorContains(t, err, code)
+		require.Equal(t, want, engine.Sort(err), "Sort of %q", err)
+	}
+	t.Run("WRONGTYPE", func(t *testing.T) {
+		s.Do(t, "SET", "k", "x")
+		check(t, errOf(rdb, write), "WRONGTYPE", engine.Never)
+		s.Do(t, "DEL", "k")
+	})
+	t.Run("NOSCRIPT", func(t *testing.T) {
+		check(t, rdb.EvalSha(ctx, strings.Repeat("0", 40), nil).Err(), "NOSCRIPT", engine.Never)
+	})
+	t.Run("a defect in the script", func(t *testing.T) {
+		check(t, errOf(rdb, `return nil + 1`), "arithmetic", engine.Never)
+	})
+	t.Run("OOM", func(t *testing.T) {
+		s.Do(t, "CONFIG", "SET", "maxmemory", "1")
+		check(t, errOf(rdb, write), "OOM", engine.Never)
+		s.Do(t, "CONFIG", "SET", "maxmemory", "0")
+	})
+	t.Run("NOREPLICAS", func(t *testing.T) {
+		s.Do(t, "CONFIG", "SET", "min-replicas-to-write", "1")
+		check(t, errOf(rdb, write), "NOREPLICAS", engine.NotNow)
+		s.Do(t, "CONFIG", "SET", "min-replicas-to-write", "0")
+	})
+	t.Run("NOPERM", func(t *testing.T) {
+		s.Do(t, "ACL", "SETUSER", "u", "on", ">p", "~*", "+@all", "-eval")
+		u := s.Client(t, noRetry, func(o *redis.Options) { o.Username, o.Password = "u", "p" })
+		check(t, errOf(u, write), "NOPERM", engine.Never)
+		s.Do(t, "ACL", "SETUSER", "u", "+eval", "-hset")
+		check(t, errOf(u, write), "can't run this command", engine.Never)
+		s.Do(t, "ACL", "SETUSER", "u", "+hset", "resetkeys", "~other")
+		check(t, errOf(u, write), "NOPERM", engine.Never)
+	})
+	t.Run("WRONGPASS", func(t *testing.T) {
+		u := s.Client(t, noRetry, func(o *redis.Options) { o.Username, o.Password = "u", "wrong" })
+		check(t, errOf(u, write), "WRONGPASS", engine.Never)
+	})
+	t.Run("READONLY", func(t *testing.T) {
+		r := redistest.StartReplica(t, s).Client(t, noRetry)
+		check(t, errOf(r, write), "READONLY", engine.NotNow)
+	})
+	t.Run("NOAUTH", func(t *testing.T) {
+		p := redistest.Start(t)
+		c := p.Client(t, noRetry)
+		require.NoError(t, c.ConfigSet(ctx, "requirepass", "p").Err())
+		check(t, errOf(p.Client(t, noRetry), write), "NOAUTH", engine.Never)
+	})
+	t.Run("CLUSTERDOWN", func(t *testing.T) {
+		c := redistest.Start(t, "--cluster-enabled", "yes").Client(t, noRetry)
+		check(t, errOf(c, write), "CLUSTERDOWN", engine.NotNow)
+	})
+	t.Run("CROSSSLOT", func(t *testing.T) {
+		c := redistest.Start(t, "--cluster-enabled", "yes")
+		c.Do(t, "CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+		redistest.Until(t, "the cluster", func() bool {
+			return strings.Contains(c.Do(t, "CLUSTER", "INFO")[0], "cluster_state:ok")
+		})
+		err := c.Client(t, noRetry).Eval(ctx, write, []string{"a", "b"}).Err()
+		check(t, err, "CROSSSLOT", engine.Never)
+	})
+	t.Run("max clients", func(t *testing.T) {
+		m := redistest.Start(t)
+		m.Do(t, "CONFIG", "SET", "maxclients", "1")
+		err := errOf(m.Client(t, noRetry), write)
+		require.Error(t, err)
+		require.NotEqual(t, engine.Never, engine.Sort(err), "Sort of %q", err)
+	})
+	t.Run("miniredis", func(t *testing.T) {
+		mini := latchkeytest.NewServer(t).Redis(t)
+		require.NoError(t, mini.Set(ctx, "k", "x", 0).Err())
+		check(t, errOf(mini, write), "WRONGTYPE", engine.Never)
+		check(t, mini.EvalSha(ctx, strings.Repeat("0", 40), nil).Err(), "NOSCRIPT", engine.Never)
+		check(t, errOf(mini, `return nil + 1`), "", engine.Never)
+	})
+}
+
+// timeout is a net.Error of a read that took too long.
+type timeout struct{ error }
+
+func (timeout) Timeout() bool   { return true }
+func (timeout) Temporary() bool { return true }
+
+// TestSortErrorsOfTheWay: what go-redis and the network say.
+func TestSortErrorsOfTheWay(t *testing.T) {
+	tests := []struct {
+		name string
+		err  error
+		want engine.Outcome
+	}{
+		{"no error", nil, engine.Ran},
+		{"end of file", io.EOF, engine.Maybe},
+		{"half an answer", io.ErrUnexpectedEOF, engine.Maybe},
+		{"read timeout", &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, engine.Maybe},
+		{"write timeout", &net.OpError{Op: "write", Err: os.ErrDeadlineExceeded}, engine.Maybe},
+		{"connection reset", &net.OpError{Op: "read", Err: errors.New("connection reset by peer")}, engine.Maybe},
+		{"other timeout", timeout{errors.New("i/o timeout")}, engine.Maybe},
+		{"dial refused", &net.OpError{Op: "dial", Err: errors.New("connection refused")}, engine.NotNow},
+		{"dial timeout", &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}, engine.NotNow},
+		{"no such host", &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host"}}, engine.NotNow},
+		{"dial refused, wrapped", fmt.Errorf("redis: %w", &net.OpError{Op: "dial", Err: io.EOF}), engine.NotNow},
+		{"pool timeout", redis.ErrPoolTimeout, engine.NotNow},
+		{"pool exhausted", redis.ErrPoolExhausted, engine.NotNow},
+		{"client closed", redis.ErrClosed, engine.Never},
+		{"cancelled", context.Canceled, engine.Maybe},
+		{"deadline", context.DeadlineExceeded, engine.Maybe},
+		{"deadline, wrapped", fmt.Errorf("x: %w", context.DeadlineExceeded), engine.Maybe},
+		{"our client closed", engine.ErrClosed, engine.Maybe},
+		{"cluster without nodes", errors.New("redis: cluster has no nodes"), engine.NotNow},
+		{"anything else", errors.New("?"), engine.Maybe},
+	}
+	for _, tt := range tests {
+		require.Equal(t, tt.want, engine.Sort(tt.err), tt.name)
+	}
+}
+
+// TestSortRealErrorsOfTheWay: the same, from go-redis.
+func TestSortRealErrorsOfTheWay(t *testing.T) {
+	ctx := t.Context()
+	ping := func(rdb *redis.Client) error { return rdb.Ping(ctx).Err() }
+	noRetry := func(o *redis.Options) { o.MaxRetries = -1 }
+
+	t.Run("nobody listens", func(t *testing.T) {
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
+		defer rdb.Close()
+		require.Equal(t, engine.NotNow, engine.Sort(ping(rdb)), "Sort of %v", ping(rdb))
+	})
+	t.Run("closed", func(t *testing.T) {
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+		require.NoError(t, rdb.Close())
+		require.Equal(t, engine.Never, engine.Sort(ping(rdb)), "Sort of %v", ping(rdb))
+	})
+	s := redistest.Start(t)
+	for _, act := range []redistest.Act{redistest.LoseRST, redistest.LoseFIN, redistest.Swallow, redistest.RefuseRST} {
+		t.Run(act.String(), func(t *testing.T) {
+			p := redistest.NewProxy(t, s.Addr)
+			rdb := s.Client(t, noRetry, func(o *redis.Options) { o.Addr, o.ReadTimeout = p.Addr(), 100*time.Millisecond })
+			require.NoError(t, ping(rdb))
+			p.OnNext(1, "ping", act)
+			err := ping(rdb)
+			require.Error(t, err)
+			require.Equal(t, engine.Maybe, engine.Sort(err), "Sort of %v", err)
+		})
+	}
+	t.Run("no connection free", func(t *testing.T) {
+		p := redistest.NewProxy(t, s.Addr)
+		rdb := s.Client(t, noRetry, func(o *redis.Options) {
+			o.Addr, o.PoolSize, o.PoolTimeout, o.ReadTimeout = p.Addr(), 1, 20*time.Millisecond, 5*time.Second
+		})
+		p.OnNext(1, "echo", redistest.Hold)
+		done := make(chan error, 1)
+		go func() { done <- rdb.Echo(ctx, "x").Err() }()
+		redistest.Until(t, "the only connection to be busy", func() bool { return p.Count(redistest.Hold) == 1 })
+		err := ping(rdb)
+		require.Equal(t, engine.NotNow, engine.Sort(err), "Sort of %v", err)
+		p.Release()
+		require.NoError(t, <-done)
+	})
+}

@@ -1,0 +1,257 @@
+package engine
+
+import (
+	"context"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/wait"
+	"github.com/latchkey-go/latchkey/internal/watchdog"
+)
+
+// A Queue runs the scripts of a queue in Redis in which waiters stand.
+type Queue interface {
+	// Channels returns the Redis channels on which a waiter is told of its turn:
+	// that of this client, and the waiter's own, for those who know no other.
+	Channels(holder string) (client, own string)
+	// Timeout returns for how long a dead waiter may keep its place.
+	Timeout() time.Duration
+	// Keep says that this client and its waiters are alive. It answers for each
+	// whether it has a place.
+	Keep(ctx context.Context, e *Engine, holders []string) ([]bool, error)
+	// Leave gives up a place: Granted, Already (there was none), or Late.
+	Leave(ctx context.Context, e *Engine, l *Leaving) (Verdict, error)
+}
+
+// A Leaving asks to give up a place in a queue.
+type Leaving struct {
+	Holder   string
+	Wait     time.Duration // as in the Request that queued
+	Deadline Deadline
+	Next     string // set by Leave: the waiter of this client whose turn it is now
+}
+
+const (
+	// keepEvery is how often a client says that its waiters are alive, and asks for
+	// them all, at most.
+	keepEvery = 5 * time.Second
+	// aliveFor is for how long it is alive then; a shorter Timeout shortens it.
+	aliveFor = 3 * keepEvery
+	// keepBatch is how many waiters one script looks at.
+	keepBatch = 100
+	// leaveMoment is how long a call that gives up waits for the first try to
+	// leave the queue.
+	leaveMoment = 50 * time.Millisecond
+	// leavePatience is how long leaving is tried.
+	leavePatience = 30 * time.Second
+)
+
+// Keeping returns how often the waiters in a queue are kept, and for how long
+// their client is alive after each time.
+func (e *Engine) Keeping(timeout time.Duration) (every, alive time.Duration) {
+	every = min(keepEvery, e.cfg.Recheck, timeout/3)
+	return every, max(3*every, min(aliveFor, timeout))
+}
+
+// untilTurn waits in the queue.
+func (c *claim) untilTurn(ctx context.Context, p wait.Policy) error {
+	q := c.queue(p)
+	err := c.engine.lines.UntilTurn(ctx, c.spec.Line, c, q)
+	if err != nil && q.Pledged {
+		c.doubt(0, returnBound)
+	}
+	return err
+}
+
+// queue is how c waits in its queue.
+func (c *claim) queue(p wait.Policy) *wait.Queue {
+	e, s := c.engine, c.spec
+	p.Recheck, _ = e.Keeping(s.Queue.Timeout())
+	client, own := s.Queue.Channels(c.entry.field)
+	p.Listen = func() wait.Hints { return hints{e.notifier.Subscribe(client)} }
+	return &wait.Queue{
+		Policy:    p,
+		ID:        c.entry.field,
+		ListenOwn: func() wait.Hints { return hints{e.notifier.Subscribe(own)} },
+		Keep:      func(ctx context.Context, ids []string) []string { return e.keepQueue(ctx, s, ids) },
+		Stray:     func(id string) { e.stray(s, id) },
+	}
+}
+
+// queueWait returns the wait for the score in the queue.
+func (c *claim) queueWait() time.Duration {
+	timeout := c.spec.Queue.Timeout()
+	if c.deadline.IsZero() {
+		return timeout
+	}
+	return min(max(c.cfg.Wait, time.Millisecond), timeout)
+}
+
+// keepQueue keeps waiters, and returns those who have no place.
+func (e *Engine) keepQueue(ctx context.Context, s *Spec, ids []string) (lost []string) {
+	for len(ids) > 0 {
+		batch := ids[:min(len(ids), keepBatch)]
+		ids = ids[len(batch):]
+		has, err := s.Queue.Keep(ctx, e, batch)
+		if err != nil {
+			// It is tried again before anybody takes them for dead.
+			e.cfg.Logger.Warn("latchkey: waiters could not be kept", "name", s.Name, "err", err)
+			return lost
+		}
+		for i, id := range batch {
+			if i < len(has) && !has[i] {
+				lost = append(lost, id)
+			}
+		}
+	}
+	return lost
+}
+
+// turn tells a waiter of this client that it is its turn.
+func (e *Engine) turn(s *Spec, id string) {
+	if id != "" && !e.lines.Tell(s.Line, id) {
+		e.stray(s, id)
+	}
+}
+
+// An heir is the waiter of this client to whom a lock goes on as it is given
+// back, if it is the next one in the queue: by the same script, so that the
+// waiter need not ask. Its entry's ops are with whoever gives back.
+type heir struct {
+	wait.Pledge
+	claim *claim
+	req   Request
+}
+
+// heir returns the one who may get s when it is given back.
+func (e *Engine) heir(s *Spec) *heir {
+	if s.Queue == nil {
+		return nil
+	}
+	select {
+	case <-e.gate.closed:
+		return nil
+	default:
+	}
+	pl, ok := e.lines.Pledge(s.Line)
+	if !ok {
+		return nil
+	}
+	c := pl.Claim.(*claim)
+	select {
+	case <-c.entry.ops:
+	default:
+		pl.Drop()
+		return nil
+	}
+	if c.entry.counted() > 0 || time.Now().Before(c.entry.settles) || c.cfg.Label != "" {
+		c.entry.unlockOps()
+		pl.Drop()
+		return nil
+	}
+	return &heir{pl, c, Request{Holder: c.entry.field, Count: 1, Lease: c.lease(), Wait: c.queueWait()}}
+}
+
+// settle tells the heir what has become of the request that was sent at a time.
+func (h *heir) settle(sent watchdog.Instant, given bool, err error) {
+	c := h.claim
+	switch {
+	case given:
+		h.Keep(func() {
+			c.hold = c.entry.grant(c.ctx, c.spec, c.cfg, Grant{}, 1, watchdog.NewWindow(sent, h.req.Lease))
+		})
+	case Sort(err) == Maybe:
+		h.Doubt()
+	default:
+		h.Drop()
+	}
+	c.entry.unlockOps()
+	if given {
+		// The caller has what it wanted; the heir is what others wait for.
+		runtime.Gosched()
+	}
+}
+
+// stray gives up the place of one who is not here any more: whose leaving has
+// failed. Its client is alive, so nobody else would.
+func (e *Engine) stray(s *Spec, id string) {
+	i := strings.LastIndexByte(id, ':')
+	n, err := strconv.ParseUint(id[i+1:], 10, 64)
+	if err != nil || !e.gate.enter() {
+		return
+	}
+	if ent := e.find(n-e.offset, s); ent != nil {
+		ent.leave() // it comes, holds, or leaves by itself
+		e.gate.leave()
+		return
+	}
+	go func() {
+		defer e.gate.leave()
+		ctx, cancel := context.WithTimeout(e.gate.late, returnBound)
+		defer cancel()
+		l := &Leaving{Holder: id, Wait: s.Queue.Timeout(), Deadline: e.deadline(returnBound)}
+		if _, err := s.Queue.Leave(cleanup{Context: ctx}, e, l); err == nil {
+			e.turn(s, l.Next)
+		}
+	}()
+}
+
+// withdraw gives up the place that a failed claim may have in its queue, and
+// what it may have been granted. It returns after the first try, or a moment.
+func (e *Engine) withdraw(c *claim) {
+	e.gate.stay()
+	c.entry.stay()
+	first := make(chan struct{})
+	go func() {
+		defer e.gate.leave()
+		defer c.entry.leave()
+		ctx := cleanup{Context: e.gate.late}
+		end := time.Now().Add(leavePatience)
+		for step := 0; ; step++ {
+			// First the place: who has none is given nothing any more.
+			left := e.left(ctx, c) || time.Now().After(end)
+			settled := !c.unsettled || e.undone(ctx, c)
+			if step == 0 {
+				close(first)
+			}
+			if settled && left || !sleep(ctx, undoSteps[min(step, len(undoSteps)-1)]) {
+				return
+			}
+		}
+	}()
+	timer := time.NewTimer(leaveMoment)
+	defer timer.Stop()
+	select {
+	case <-first:
+	case <-timer.C:
+	}
+}
+
+// left makes one try to leave the queue and reports whether it has an answer.
+func (e *Engine) left(ctx cleanup, c *claim) bool {
+	ent, s := c.entry, c.spec
+	if ent.lockOps(ctx) != nil {
+		return true
+	}
+	defer ent.unlockOps()
+	if ent.counted() > 0 || e.lines.Sits(s.Line, ent.field) {
+		return true // the holder has it, or waits for it by another call
+	}
+	once, cancel := context.WithTimeout(ctx, returnBound)
+	defer cancel()
+	l := &Leaving{Holder: ent.field, Wait: c.queueWait()}
+	if !ent.fresh {
+		l.Deadline = e.deadline(returnBound)
+	}
+	v, err := s.Queue.Leave(cleanup{Context: once}, e, l)
+	if err != nil {
+		if Sort(err) == Maybe && !ent.fresh {
+			ent.unsettled()
+		}
+		return Sort(err) == Never
+	}
+	e.turn(s, l.Next)
+	return v != Late
+}

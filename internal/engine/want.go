@@ -1,0 +1,314 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/wait"
+)
+
+// A Want is something that a caller waits for and that is no lock: permits, the
+// end of a count. It brings the requests; Until brings the patience.
+type Want interface {
+	// Ask makes one request, which must change nothing when it reaches Redis
+	// after d, and nothing more when it is made again. Answers are Granted,
+	// Refused and Late.
+	Ask(ctx context.Context, d Deadline) (Answer, error)
+	// Got is called once when it was granted. An error says that the grant came
+	// too late, and that it must be undone.
+	Got() error
+	// Undo takes back what a request without an answer may have been granted. It
+	// answers Granted when there was something, Already when there was nothing
+	// and will be nothing, and Gone when there was nothing yet. It is not called
+	// for what only looks.
+	Undo(ctx context.Context) (Verdict, error)
+	// Kept is for how long after its deadline a request may be undone; 0 says
+	// that requests only look, and change nothing.
+	Kept() time.Duration
+}
+
+// A Group is a Want that can ask for others of its kind in the same request.
+type Group interface {
+	Want
+	// AskAll is Ask, and for others after that, in order. served is how many of
+	// others, from the first, were granted.
+	AskAll(ctx context.Context, d Deadline, others []Want) (ans Answer, served int, err error)
+}
+
+// A Sweeper is a Want that could be granted once more, when it has been given
+// back, by one of its requests that comes late.
+type Sweeper interface {
+	Want
+	// Sweep takes back what was granted after it had been given back.
+	Sweep(ctx context.Context) error
+}
+
+// An Answer is what Redis said to a Want.
+type Answer struct {
+	Verdict Verdict
+	After   time.Duration // on a refusal: the longest sleep that can be right; 0 when unknown
+	Last    bool          // on a grant: nothing is left
+	Earlier bool          // on a grant: only to those who waited at the last question
+}
+
+// Until waits until w is granted. try makes it one attempt, unless cfg says how
+// long to wait. On an error nothing was granted on w's account: what a request
+// may have left in Redis is undone in the background.
+func (e *Engine) Until(ctx context.Context, op string, s *Spec, cfg LockConfig, try bool, w Want) error {
+	if err := e.checkAcquire(ctx, s, &cfg); err != nil {
+		return e.Wrap(op, s, err)
+	}
+	if !e.gate.enter() {
+		return e.Wrap(op, s, ErrClosed)
+	}
+	defer e.gate.leave()
+	d := &demand{call: newCall(e, s, cfg), want: w}
+	var claim wait.Claim = d
+	if _, ok := w.(Group); ok {
+		claim = &grouped{d}
+	}
+	err := d.run(ctx, claim, try || cfg.Waits)
+	if err == nil {
+		if err = w.Got(); err != nil {
+			d.doubt(0)
+		}
+	}
+	d.report(err)
+	if err != nil {
+		if d.unsettled {
+			e.takeBack(d)
+			err = inDoubt{err}
+		}
+		return e.Wrap(op, s, err)
+	}
+	if sw, ok := w.(Sweeper); ok && d.doubts > 0 {
+		e.sweep(sw, d.until)
+	}
+	return nil
+}
+
+// sweep has w sweep up, in the background, until its requests can act no more.
+func (e *Engine) sweep(w Sweeper, until time.Time) {
+	e.gate.stay()
+	go func() {
+		defer e.gate.leave()
+		ctx := cleanup{Context: e.gate.late}
+		for step := 0; ; step++ {
+			past := time.Now().After(until)
+			once, cancel := context.WithTimeout(ctx, returnBound)
+			err := w.Sweep(cleanup{Context: once})
+			cancel()
+			if past && (err == nil || Sort(err) == Never || time.Now().After(until.Add(w.Kept()))) {
+				return
+			}
+			if !sleep(ctx, undoSteps[min(step, len(undoSteps)-1)]) {
+				return
+			}
+		}
+	}()
+}
+
+// A demand is one caller's wait for a Want.
+type demand struct {
+	call
+	want Want
+}
+
+func (d *demand) run(ctx context.Context, claim wait.Claim, bounded bool) error {
+	if bounded && d.cfg.Wait <= 0 {
+		return d.once(ctx, d)
+	}
+	over := d.begin(bounded)
+	if over != nil {
+		defer over.Stop()
+	}
+	p := d.policy(over)
+	err := d.engine.lines.Until(ctx, d.spec.Line, claim, &p)
+	if errors.Is(err, wait.ErrOver) {
+		return ErrNotAcquired
+	}
+	return err
+}
+
+// Try asks once.
+func (d *demand) Try(ctx context.Context) (wait.Answer, error) {
+	ans, _, _, err := d.try(ctx, nil)
+	return ans, err
+}
+
+// try asks once, for d and for others, which must be of its kind.
+func (d *demand) try(ctx context.Context, others []Want) (ans wait.Answer, served int, settled bool, err error) {
+	e, caller := d.engine, ctx
+	if !d.deadline.IsZero() {
+		// The wait bounds the request, as the caller's context does.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, d.deadline)
+		defer cancel()
+	}
+	bound := d.bound(ctx)
+	var got Answer
+	if len(others) > 0 {
+		got, served, err = d.want.(Group).AskAll(ctx, e.deadline(bound), others)
+	} else {
+		got, err = d.want.Ask(ctx, e.deadline(bound))
+	}
+	if err != nil {
+		switch {
+		case Sort(err) != Maybe:
+			settled = true
+		case d.want.Kept() > 0:
+			d.doubt(bound)
+		}
+		if ctx.Err() != nil && caller.Err() == nil {
+			return wait.Answer{}, 0, settled, both{ErrNotAcquired, errNoAnswer}
+		}
+		ans, err = d.failed(caller, err)
+		return ans, 0, settled, err
+	}
+	d.failing, d.backoff = time.Time{}, 0
+	e.answers()
+	switch got.Verdict {
+	case Granted:
+		d.unsettled = false
+		return wait.Answer{Granted: true, Last: got.Last, Earlier: got.Earlier}, served, true, nil
+	case Late:
+		ans, err = d.failure(errLate)
+		return ans, 0, true, err
+	}
+	return wait.Answer{After: got.After}, 0, true, nil
+}
+
+// grouped is a demand that asks for those behind it too, and for which others
+// may ask.
+type grouped struct{ *demand }
+
+// TryAll asks for g and for others.
+func (g *grouped) TryAll(ctx context.Context, others []wait.Member) (wait.Answer, int, bool, error) {
+	wants := make([]Want, len(others))
+	for i, m := range others {
+		wants[i] = m.(*grouped).want
+	}
+	return g.try(ctx, wants)
+}
+
+// Enlist makes g part of somebody else's request: from now on it may have been
+// granted.
+func (g *grouped) Enlist() bool {
+	g.doubt(attempt)
+	return true
+}
+
+// Served says that it was.
+func (g *grouped) Served() {
+	g.doubts--
+	g.unsettled = false
+}
+
+// Refused says that it was not. An earlier request may be on its way yet.
+func (g *grouped) Refused() {
+	g.doubts--
+	g.unsettled = g.doubts > 0
+}
+
+// takeBack undoes what a failed demand may have been granted, in the background:
+// the caller has gone. "Nothing yet" is no proof before the deadline of the last
+// request has passed.
+func (e *Engine) takeBack(d *demand) {
+	e.gate.stay()
+	go func() {
+		defer e.gate.leave()
+		ctx := cleanup{Context: e.gate.late}
+		for step := 0; !e.tookBack(ctx, d); step++ {
+			if !sleep(ctx, undoSteps[min(step, len(undoSteps)-1)]) {
+				return
+			}
+		}
+	}()
+}
+
+// tookBack makes one try and reports whether no more is needed.
+func (e *Engine) tookBack(ctx cleanup, d *demand) bool {
+	past := time.Now().After(d.until)
+	once, cancel := context.WithTimeout(ctx, returnBound)
+	defer cancel()
+	v, err := d.want.Undo(cleanup{Context: once})
+	switch {
+	case err != nil:
+		return Sort(err) == Never || time.Now().After(d.until.Add(d.want.Kept()))
+	case v == Granted:
+		e.counters.undone.Add(1)
+		if f := e.cfg.Hooks.Undone; f != nil {
+			f(d.spec.Kind, d.spec.Name)
+		}
+		// Of several requests another one may be on its way yet.
+		return past || d.doubts == 1
+	}
+	return past || v == Already
+}
+
+// Change runs f, which changes something in Redis for s, until it gets an
+// answer: again after errors that pass. f must do nothing when its request
+// reaches Redis after d, and nothing more when it is made again; it answers Late
+// in the first case.
+func (e *Engine) Change(ctx context.Context, op string, s *Spec, f func(ctx context.Context, d Deadline) (Verdict, error)) error {
+	if err := e.checkAcquire(ctx, s, &LockConfig{}); err != nil {
+		return e.Wrap(op, s, err)
+	}
+	if !e.gate.enter() {
+		return e.Wrap(op, s, ErrClosed)
+	}
+	defer e.gate.leave()
+	return e.Wrap(op, s, change(ctx, answerWithin, func() (Verdict, error) { return f(ctx, e.deadline(attempt)) }))
+}
+
+// Return is Change for what gives something back: it goes on although ctx is
+// cancelled, for at most the unlock timeout.
+func (e *Engine) Return(ctx context.Context, op string, s *Spec, f func(ctx context.Context, d Deadline) (Verdict, error)) error {
+	if s.err != nil {
+		return e.Wrap(op, s, s.err)
+	}
+	if !e.gate.enter() {
+		return e.Wrap(op, s, ErrClosed)
+	}
+	defer e.gate.leave()
+	return e.Wrap(op, s, e.returned(ctx, f))
+}
+
+// returned is Return inside of the gate, and after it is shut.
+func (e *Engine) returned(ctx context.Context, f func(ctx context.Context, d Deadline) (Verdict, error)) error {
+	bounded := e.bounds.next(ctx, e.cfg.UnlockTimeout)
+	return change(bounded, e.cfg.UnlockTimeout, func() (Verdict, error) {
+		if at, ok := bounded.Deadline(); ok && time.Until(at) < returnBound {
+			bounded.brief = false // it could outlast the unlock timeout
+		}
+		if bounded.brief && e.brief != nil {
+			return f(bounded, e.deadline(returnBound))
+		}
+		once, cancel := context.WithTimeout(bounded, returnBound)
+		defer cancel()
+		return f(cleanup{Context: once}, e.deadline(returnBound))
+	})
+}
+
+func change(ctx context.Context, patience time.Duration, f func() (Verdict, error)) error {
+	maybe := false
+	retry := newRetrier(patience)
+	for {
+		v, err := f()
+		switch {
+		case err == nil && v != Late:
+			return nil
+		case err == nil:
+			err = errLate
+		case Sort(err) == Maybe:
+			maybe = true
+		}
+		if Sort(err) == Never || ctx.Err() != nil || errors.Is(err, ErrClosed) || retry.after(ctx, err) != nil {
+			if maybe {
+				err = inDoubt{err}
+			}
+			return err
+		}
+	}
+}

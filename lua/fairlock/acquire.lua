@@ -1,0 +1,155 @@
+-- fairlock/acquire: take the lock if it is the holder's turn, or raise the hold
+-- count of its present holder; else stand in the queue, at its end. Asking twice
+-- with the same arguments is the same as asking once: the hold count to reach is
+-- given, and nobody stands in the queue twice. A request that arrives late, or
+-- from a clock too far off, changes nothing.
+--
+-- Its work does not grow with the queue, but for dead heads, and for the mending
+-- of a queue from which somebody has removed a part.
+--
+-- KEYS[1]   the lock: a hash of holder -> hold count, expiring with the lease
+-- 2 to 4    queue, scores and clients: see fairlock/queue
+-- KEYS[5]   the holder's label, when ARGV[13] is not empty (may be absent)
+-- ARGV[1]   holder
+-- ARGV[2]   hold count the holder has if this succeeds
+-- ARGV[3]   lease, ms
+-- ARGV[4]   not after: server time, ms since the epoch
+-- ARGV[5]   the most by which ARGV[4] may lie ahead, ms
+-- ARGV[6]   wait by which the score of the place is raised, ms; 0: do not queue
+-- ARGV[7]   timeout: for how long a dead head may keep its place, ms
+-- ARGV[8]   client id of the holder
+-- ARGV[9]   for how long that client is alive from now on, ms
+-- ARGV[10]  Redis channel of waiters, without ':' and the holder or client id
+-- ARGV[11]  how to publish: 'PUBLISH', 'SPUBLISH', 'BOTH' or 'NONE'
+-- ARGV[12]  for how long queue and scores are kept beyond the last score, ms
+-- ARGV[13]  label, kept as long as the lease (may be absent)
+--
+-- Returns server ms                          granted, for that lease
+--         {1, lease left ms, server ms}      granted: the holder has that hold count
+--         {0, ms, server ms, ticket, turn}   refused
+--         {-1, 0, server ms}                 the holder has lost what it would re-enter
+--         {-2, 0, server ms}                 too late; nothing was changed
+--         ms: what is left of the lease (-1: it has none), or for how long the one
+--         whose turn it is has it; ticket: grows along the queue, 0 for one who had
+--         a place already; turn: the waiter of this client who may take the lock
+--         now, or ''
+local lock, holder, count, lease = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local notafter, ahead, wait, timeout = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local client, fresh, prefix, verb = ARGV[8], tonumber(ARGV[9]), ARGV[10], ARGV[11]
+local keep, label = tonumber(ARGV[12]), ARGV[13]
+
+local time = call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > notafter or notafter - now > ahead then
+  return {-2, 0, now}
+end
+
+local mine, free = false, false
+local left = call('PTTL', lock)
+if left == -2 then
+  free = true
+else
+  mine = call('HGET', lock, holder)
+end
+if not mine and count > 1 then
+  return {-1, 0, now}
+end
+if not mine and not free and wait == 0 then
+  return {0, left, now, 0, ''}
+end
+
+local head = false
+if not mine then
+  head = call('LINDEX', queue, 0)
+end
+
+-- Not to be had: another one holds it, or it is free and another one's turn.
+local refused, good, turn = not mine and not free, left, ''
+if not mine and free and head and head ~= holder then
+  call('ZSCORE', scores, holder)
+  call('HGET', clients, client)
+  local whose, swept
+  head, whose, good, swept = sweep(head, now, timeout, client)
+  refused = head and head ~= holder
+  if refused and whose == client then
+    turn = head
+  elseif refused and swept > 0 then
+    poke(prefix, head, whose, verb)
+  end
+end
+
+if refused then
+  local ticket = 0
+  if wait > 0 then
+    local known = tonumber(call('HGET', clients, client) or 0)
+    local n = call('LLEN', queue)
+    if n ~= call('ZCARD', scores) then
+      -- Somebody has removed a key, or part of one. The list is what counts.
+      local seen = {}
+      for rank, member in ipairs(call('LRANGE', queue, 0, -1)) do
+        if seen[member] then
+          call('LREM', queue, -1, member)
+        elseif not call('ZSCORE', scores, member) then
+          call('ZADD', scores, now + rank * timeout, member)
+        end
+        seen[member] = true
+      end
+      for _, member in ipairs(call('ZRANGE', scores, 0, -1)) do
+        if not seen[member] then
+          call('ZREM', scores, member)
+        end
+      end
+      n = call('LLEN', queue)
+    end
+    if not call('ZSCORE', scores, holder) then
+      local score = now + math.max(math.min(left, timeout), 0) + n * timeout + wait
+      call('ZADD', scores, score, holder)
+      local done = try('RPUSH', queue, holder)
+      if type(done) == 'table' then
+        try('ZREM', scores, holder)
+        return done
+      end
+      ticket = time[1] * 1000000 + time[2]
+    end
+    if n == 0 or known < now + fresh * 2 / 3 then
+      -- PEXPIRE is allowed at the memory limit, and once it has run HSET is too.
+      local last = (n + 3) * timeout
+      call('PEXPIRE', queue, last + keep)
+      call('PEXPIRE', scores, last + keep)
+      call('HSET', clients, client, now + fresh)
+      call('PEXPIRE', clients, last + fresh)
+    end
+  end
+  return {0, good, now, ticket, turn}
+end
+
+call('HSET', lock, holder, count)
+if left < lease then
+  -- A lock without a lease would be held for ever, so a server that lets us
+  -- write but not expire gets its key back.
+  local done = try('PEXPIRE', lock, lease)
+  if type(done) == 'table' then
+    if not mine then
+      try('DEL', lock)
+    end
+    return done
+  end
+  left = lease
+end
+if not mine and head then
+  call('LPOP', queue)
+  call('ZREM', scores, holder)
+  local behind = call('LRANGE', queue, 0, near - 1)
+  lower(behind, 0, wait, now + math.min(lease, timeout), timeout)
+  head = #behind > 0
+end
+if not mine and not head and wait > 0 then
+  call('DEL', scores, clients)
+end
+if label and label ~= '' then
+  try('SET', KEYS[5], label, 'PX', left)
+end
+if not mine then
+  return now
+end
+return {1, left, now}

@@ -1,0 +1,92 @@
+-- fairlock/queue: what the scripts of the fair lock have in common. It is put
+-- before each of them and does nothing by itself.
+--
+-- Waiters stand in a list, the next one first. A place has a score, the time
+-- after which Redisson takes the waiter for dead. Redisson makes it from the one
+-- before it, and lowers all scores with each acquisition, so that a score is
+-- about (rank + 1) * timeout ahead. These scripts make it from the rank, and
+-- touch no more than the first few scores in one run.
+--
+-- A waiter of latchkey is alive for as long as its client says so in a hash of
+-- ours, whatever its score; any other waiter until its score is over. The former
+-- are told on a Redis channel of their client, the latter on one of their own.
+--
+-- KEYS[2]  queue: a list of holders
+-- KEYS[3]  scores: a sorted set of holder -> ms since the epoch
+-- KEYS[4]  clients: a hash of client id -> alive until, ms since the epoch
+--
+-- Returns nothing; the script that follows does.
+local queue, scores, clients = KEYS[2], KEYS[3], KEYS[4]
+local call, try = redis.call, redis.pcall
+
+-- How many scores behind a place are put right when it goes.
+local near = 2
+-- How many dead heads one run removes at most.
+local most = 1000
+
+-- sweep removes dead heads, beginning with head, and puts the score of the first
+-- that lives right; asking is a client that is alive for sure. It returns the head
+-- or false, its client if that is one of latchkey, for how many ms it is good at
+-- least, and how many were removed.
+local function sweep(head, now, timeout, asking)
+  local swept = 0
+  while head do
+    local score = tonumber(call('ZSCORE', scores, head) or 0)
+    local client = string.match(head, '^(.*):%d+$')
+    local alive = 0 -- until when; 0 for one that is not of latchkey
+    if client and client == asking then
+      alive = now + timeout
+    elseif client then
+      alive = tonumber(call('HGET', clients, client) or 0)
+    end
+    if alive > now then
+      if score < now + timeout / 2 then
+        try('ZADD', scores, now + timeout, head)
+      end
+      return head, client, alive - now, swept
+    end
+    if alive == 0 and score == 0 then
+      -- Redisson would wait for ever for a head that has no score.
+      try('ZADD', scores, now + timeout, head)
+      return head, false, timeout, swept
+    end
+    if alive == 0 and score > now then
+      if score > now + 2 * timeout then
+        score = now + timeout
+        try('ZADD', scores, score, head)
+      end
+      return head, false, score - now, swept
+    end
+    if swept == most then
+      return head, false, 1, swept
+    end
+    swept = swept + 1
+    call('LPOP', queue)
+    call('ZREM', scores, head)
+    head = call('LINDEX', queue, 0)
+  end
+  return false, false, 0, swept
+end
+
+-- lower takes wait off the scores of holders, which have moved up to the ranks
+-- from first on, as Redisson does, and down to what is right for their rank.
+local function lower(holders, first, wait, latest, timeout)
+  for i, holder in ipairs(holders) do
+    local score = tonumber(call('ZINCRBY', scores, -wait, holder))
+    local most = latest + (first + i) * timeout
+    if score > most or score < 0 then -- below 0: it had none
+      call('ZADD', scores, most, holder)
+    end
+  end
+end
+
+-- poke tells the head that it is its turn.
+local function poke(prefix, head, client, verb)
+  local channel = prefix .. ':' .. (client or head)
+  if verb == 'PUBLISH' or verb == 'BOTH' then
+    try('PUBLISH', channel, '0')
+  end
+  if verb == 'SPUBLISH' or verb == 'BOTH' then
+    try('SPUBLISH', channel, '0')
+  end
+end

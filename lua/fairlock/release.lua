@@ -1,0 +1,128 @@
+-- fairlock/release: bring the hold count of a holder down; at 0 free the lock
+-- and tell the one whose turn it is. Asking twice is the same as asking once: the
+-- hold count to reach is given. Nothing here is refused by a server at its memory
+-- limit. When the lock is free already, the one whose turn it is is told again.
+--
+-- KEYS[1]   the lock: a hash of holder -> hold count
+-- 2 to 4   queue, scores and clients: see fairlock/queue
+-- KEYS[5]   the holder's label, when it has one (may be absent)
+-- ARGV[1]   holder
+-- ARGV[2]   hold count to reach
+-- ARGV[3]   not after: server time, ms since the epoch; 0: whenever it comes,
+--           for a holder that will never hold the lock again
+-- ARGV[4]   the most by which ARGV[3] may lie ahead, ms
+-- ARGV[5]   timeout: for how long a dead head may keep its place, ms
+-- ARGV[6]   client id of the holder
+-- ARGV[7]   Redis channel of waiters, without ':' and the holder or client id
+-- ARGV[8]   how to publish: 'PUBLISH', 'SPUBLISH', 'BOTH' or 'NONE'
+-- ARGV[9]   ms for which a freed lock stays closed, 0 for not at all (may be absent)
+-- ARGV[10]  the holder in whose name it stays closed, when ARGV[9] is above 0; else
+--           the waiter who gets the lock if it is the next one (may be absent)
+-- ARGV[11]  lease of that waiter, ms (absent when it is)
+-- ARGV[12]  wait by which the score of its place was raised, ms (likewise)
+--
+-- Returns 1                           freed
+--         {1, 0, server ms, turn}     freed, and that waiter of this client may take it
+--         {3, 0, server ms, turn}     given to that waiter, whom ARGV[10] names
+--         {1, holds left, server ms}  brought down, but not freed for others
+--         {2, holds left, server ms}  it was that low already; nothing was changed
+--         {-1, 0, server ms, turn}    the holder does not hold the lock; turn may be ''
+--         {-2, 0, server ms}          too late; nothing was changed
+--         the server ms are 0 when they were not needed
+local lock, holder, count, notafter = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local ahead, timeout, client, prefix = ARGV[4], tonumber(ARGV[5]), ARGV[6], ARGV[7]
+local verb, linger, heir = ARGV[8], tonumber(ARGV[9] or 0), ARGV[10]
+
+local now = 0
+local function clock()
+  local time = call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+if notafter > 0 then
+  clock()
+  if now > notafter or notafter - now > tonumber(ahead) then
+    return {-2, 0, now}
+  end
+end
+
+-- wake tells the head that the lock is free, or returns it if it is ours: then
+-- the answer tells it.
+local function wake()
+  local head, whose = call('LINDEX', queue, 0), false
+  if not head then
+    return ''
+  end
+  if now == 0 then
+    clock()
+  end
+  head, whose = sweep(head, now, timeout, client)
+  if whose == client then
+    return head
+  end
+  if head then
+    poke(prefix, head, whose, verb)
+  end
+  return ''
+end
+
+if count == 0 and linger == 0 then
+  local freed = 1
+  -- The last field of a hash takes the key with it.
+  if call('HDEL', lock, holder) == 0 then
+    if call('EXISTS', lock) == 1 then
+      return {-1, 0, now, ''}
+    end
+    freed = -1
+  elseif KEYS[5] then
+    try('DEL', KEYS[5])
+  end
+  local turn = wake()
+  if turn == '' and freed == 1 then
+    return 1
+  end
+  if turn == heir and freed == 1 then
+    local lease = tonumber(ARGV[11])
+    call('HSET', lock, heir, 1)
+    -- A lock without a lease would be held for ever.
+    if type(try('PEXPIRE', lock, lease)) == 'table' then
+      try('DEL', lock)
+      return {1, 0, now, turn}
+    end
+    call('LPOP', queue)
+    call('ZREM', scores, heir)
+    local behind = call('LRANGE', queue, 0, near - 1)
+    lower(behind, 0, tonumber(ARGV[12]), now + math.min(lease, timeout), timeout)
+    if #behind == 0 then
+      call('DEL', scores, clients)
+    end
+    freed = 3
+  end
+  return {freed, 0, now, turn}
+end
+
+local held = tonumber(call('HGET', lock, holder) or 0)
+if held == 0 then
+  local turn = ''
+  if call('EXISTS', lock) == 0 then
+    turn = wake()
+  end
+  return {-1, 0, now, turn}
+end
+if held <= count then
+  return {2, held, now}
+end
+-- PEXPIRE is allowed at the memory limit, and once it has run HSET is too.
+local left = linger
+if count > 0 then
+  left = call('PTTL', lock)
+end
+if left > 0 then
+  call('PEXPIRE', lock, left)
+end
+if count > 0 then
+  call('HSET', lock, holder, count)
+else
+  call('HSET', lock, ARGV[10], 1)
+  call('HDEL', lock, holder)
+end
+return {1, count, now}

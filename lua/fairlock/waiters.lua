@@ -1,0 +1,17 @@
+-- fairlock/waiters: read the queue. It is a script so that it runs on the
+-- primary, wherever the caller's client sends its reads. Its work grows with the
+-- queue.
+--
+-- KEYS[1]  queue: a list of holders
+-- KEYS[2]  scores: a sorted set of holder -> ms since the epoch
+--
+-- Returns {holder, ms, holder, ms, ...}, the next one first. ms since the epoch
+--         are those after which Redisson takes the waiter for dead; 0: no score
+local queue, scores = KEYS[1], KEYS[2]
+
+local out = {}
+for i, holder in ipairs(redis.call('LRANGE', queue, 0, -1)) do
+  out[2 * i - 1] = holder
+  out[2 * i] = math.floor(tonumber(redis.call('ZSCORE', scores, holder) or 0))
+end
+return out

@@ -1,0 +1,75 @@
+-- permitsemaphore/acquire: lease permits to one caller after another, to each all
+-- or none, until one finds too few. Permits whose lease is over are reclaimed
+-- first. Asking twice is the same as asking once: the caller brings the ids, and
+-- ids that are out get the lease from now. Its loop is as long as ARGV. A request
+-- that arrives late, or from a clock too far off, changes nothing.
+--
+-- KEYS[1]    the permits available: an integer
+-- KEYS[2]    the permits that are out: a zset of id -> end of the lease, ms since
+--            the epoch, or 922337203685477 for never
+-- ARGV[1]    not after: server time, ms since the epoch
+-- ARGV[2]    the most by which ARGV[1] may lie ahead, ms
+-- ARGV[3]    Redis channel of the semaphore
+-- ARGV[4]    how to publish: 'PUBLISH', 'SPUBLISH' or 'BOTH'
+-- ARGV[5...] for each caller: permits wanted, lease in ms or 0 for ever, and as
+--            many new ids of 16 bytes
+--
+-- Returns {callers served, permits left, ms until a lease ends, server ms}
+--         the third is -1 when no lease ends
+--         {-2, 0, -1, server ms}  too late; nothing was changed
+local permits, out, notafter, ahead, channel, verb = KEYS[1], KEYS[2], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local call, never = redis.call, 922337203685477
+
+local time = call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > notafter or notafter - now > ahead then
+  return {-2, 0, -1, now}
+end
+
+local have = tonumber(call('GET', permits) or 0)
+if not have or have % 1 ~= 0 then
+  return call('DECRBY', permits, 0) -- which fails: it is another kind of value
+end
+local lapsed = call('ZREMRANGEBYSCORE', out, 0, now)
+have = have + lapsed
+local total = have
+
+local served, at = 0, 5
+while at < #ARGV do
+  local n, lease = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
+  if not call('ZSCORE', out, ARGV[at + 2]) then
+    if have < n then
+      break
+    end
+    have = have - n
+  end
+  local ends = lease > 0 and now + lease or never
+  for i = at + 2, at + 1 + n do
+    call('ZADD', out, ends, ARGV[i])
+  end
+  served, at = served + 1, at + 2 + n
+end
+if have - total + lapsed ~= 0 then
+  call('INCRBY', permits, have - total + lapsed)
+end
+if served > 0 then
+  local ttl = call('PTTL', permits)
+  if ttl > 0 then
+    call('PEXPIRE', out, ttl)
+  end
+end
+if lapsed > 0 and total > 0 then
+  if verb == 'PUBLISH' or verb == 'BOTH' then
+    redis.pcall('PUBLISH', channel, total)
+  end
+  if verb == 'SPUBLISH' or verb == 'BOTH' then
+    redis.pcall('SPUBLISH', channel, total)
+  end
+end
+
+local next = -1
+local first = call('ZRANGE', out, 0, 0, 'WITHSCORES')
+if first[2] and tonumber(first[2]) ~= never then
+  next = tonumber(first[2]) - now
+end
+return {served, have, next, now}

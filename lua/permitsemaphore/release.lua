@@ -1,0 +1,50 @@
+-- permitsemaphore/release: give permits back by their ids. Permits whose lease is
+-- over are reclaimed first, and count as unknown. Asking twice gives nothing
+-- twice: the second time the ids are unknown. Its loop is as long as ARGV.
+-- Nothing here is refused by a server at its memory limit.
+--
+-- KEYS[1]    the permits available: an integer
+-- KEYS[2]    the permits that are out: a zset of id -> end of the lease, ms since
+--            the epoch
+-- ARGV[1]    'ALL' to give back all or none, 'ANY' to give back what is known
+-- ARGV[2]    Redis channel of the semaphore
+-- ARGV[3]    how to publish: 'PUBLISH', 'SPUBLISH' or 'BOTH'
+-- ARGV[4...] ids
+--
+-- Returns {permits given back, a1, a2, ...}  one answer for each id:
+--         1 it was out, 0 it is unknown
+local permits, out, all, channel, verb = KEYS[1], KEYS[2], ARGV[1] == 'ALL', ARGV[2], ARGV[3]
+local call = redis.call
+
+local have = tonumber(call('GET', permits) or 0)
+if not have or have % 1 ~= 0 then
+  return call('INCRBY', permits, 0) -- which fails: it is another kind of value
+end
+local time = call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- Allowed at the memory limit, and once it has run INCRBY is too.
+local lapsed = call('ZREMRANGEBYSCORE', out, 0, now)
+
+local reply, known = {0}, 0
+for i = 4, #ARGV do
+  local there = call('ZSCORE', out, ARGV[i]) and 1 or 0
+  reply[i - 2], known = there, known + there
+end
+if known > 0 and (not all or known == #ARGV - 3) then
+  for i = 4, #ARGV do
+    reply[1] = reply[1] + call('ZREM', out, ARGV[i])
+  end
+end
+local freed = lapsed + reply[1]
+if freed > 0 then
+  local total = call('INCRBY', permits, freed)
+  if total > 0 then
+    if verb == 'PUBLISH' or verb == 'BOTH' then
+      redis.pcall('PUBLISH', channel, total)
+    end
+    if verb == 'SPUBLISH' or verb == 'BOTH' then
+      redis.pcall('SPUBLISH', channel, total)
+    end
+  end
+end
+return reply

@@ -1,0 +1,35 @@
+-- permitsemaphore/update: give a permit another lease, from now. Asking twice is
+-- the same as asking once: the request is remembered, so that one that comes
+-- again does not undo a later one.
+--
+-- KEYS[1]  the permits that are out: a zset of id -> end of the lease, ms since
+--          the epoch, or 922337203685477 for never
+-- KEYS[2]  the claim: number of the last request under it; it expires
+-- ARGV[1]  id
+-- ARGV[2]  lease in ms, 0 for ever
+-- ARGV[3]  number of the request
+-- ARGV[4]  ms for which the request is remembered
+-- ARGV[5]  not after: server time, ms since the epoch
+-- ARGV[6]  the most by which ARGV[5] may lie ahead, ms
+--
+-- Returns {1, server ms}   done
+--         {0, server ms}   it is not out, or its lease is over
+--         {-2, server ms}  too late; nothing was changed
+local out, claim, id, lease, number, keep = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+local notafter, ahead = tonumber(ARGV[5]), tonumber(ARGV[6])
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if now > notafter or notafter - now > ahead then
+  return {-2, now}
+end
+if tonumber(redis.call('ZSCORE', out, id) or 0) <= now then
+  return {0, now}
+end
+local last = tonumber(redis.call('GET', claim) or 0)
+if last >= number then
+  return {last == number and 1 or -2, now}
+end
+redis.call('SET', claim, number, 'PX', keep)
+redis.call('ZADD', out, lease > 0 and now + lease or 922337203685477, id)
+return {1, now}

@@ -1,0 +1,127 @@
+-- rwlock/release_read: bring the hold count of a reader down; free the lock when
+-- nobody else is left who is alive. Asking twice is the same as asking once: the
+-- hold count to reach is given. Nothing here is refused by a server at its memory
+-- limit.
+-- It asks for the timeouts of all other read holds and deletes the holder's own,
+-- all of whose keys it builds: its loop is as long as all hold counts together.
+-- Readers without a timeout are dead, and are taken out.
+--
+-- KEYS[1]  the lock: a hash of mode ('read' or 'write'), reader -> hold count
+--          and writer -> hold count, expiring with the longest lease
+-- KEYS[2]  the holder's label, when it has one (may be absent)
+-- ARGV[1]  holder
+-- ARGV[2]  hold count to reach
+-- ARGV[3]  not after: server time, ms since the epoch; 0: whenever it comes,
+--          for a holder that will never hold the lock again
+-- ARGV[4]  the most by which ARGV[3] may lie ahead, ms
+-- ARGV[5]  what the timeouts' keys begin with, before the reader
+-- ARGV[6]  Redis channel of the lock
+-- ARGV[7]  how to publish: 'PUBLISH', 'SPUBLISH', 'BOTH' or 'NONE'
+-- ARGV[8]  ms for which the hold stays in another's name, 0 for not at all (may
+--          be absent)
+-- ARGV[9]  the reader in whose name it stays, when ARGV[8] is above 0
+--
+-- Returns {1, holds left, server ms}  brought down, and freed if nobody is left
+--         {2, holds left, server ms}  it was that low already; nothing was changed
+--         {-1, 0, server ms}          the holder does not hold the read lock
+--         {-2, 0, server ms}          too late; nothing was changed
+--         the server ms are 0 when ARGV[3] is
+local lock, holder, count, notafter = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local ahead, prefix, channel, verb = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local linger, heir = tonumber(ARGV[8] or 0), ARGV[9]
+local call = redis.call
+
+local function publish()
+  if verb == 'PUBLISH' or verb == 'BOTH' then
+    redis.pcall('PUBLISH', channel, '0')
+  end
+  if verb == 'SPUBLISH' or verb == 'BOTH' then
+    redis.pcall('SPUBLISH', channel, '0')
+  end
+end
+
+local now = 0
+if notafter > 0 then
+  local time = call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+  if now > notafter or notafter - now > tonumber(ahead) then
+    return {-2, 0, now}
+  end
+end
+
+local mode = call('HGET', lock, 'mode')
+local left = call('PTTL', lock)
+if not mode then
+  if left == -2 then
+    publish() -- as Redisson does: it may have been freed by its expiry
+  end
+  return {-1, 0, now}
+end
+local held = tonumber(call('HGET', lock, holder) or 0) or 0
+if held == 0 then
+  return {-1, 0, now}
+end
+if held <= count then
+  return {2, held, now}
+end
+
+-- The lock goes on with the longest lease of those who are left.
+local longest, dead = left, {}
+if count == 0 then
+  longest = math.max(longest, linger)
+end
+if count == 0 and mode == 'read' then
+  longest = -2
+  if linger > 0 then
+    longest = linger
+  end
+  local fields = call('HGETALL', lock)
+  for i = 1, #fields, 2 do
+    local field, alive = fields[i], -2
+    if field ~= 'mode' and field ~= holder then
+      for n = 1, tonumber(fields[i + 1]) or 0 do
+        local ms = redis.pcall('PTTL', prefix .. field .. ':rwlock_timeout:' .. n)
+        if type(ms) == 'table' then
+          ms = left -- we may not ask: as good as alive
+        end
+        alive = math.max(alive, ms)
+      end
+      if alive < 0 then
+        dead[#dead + 1] = field
+      end
+      longest = math.max(longest, alive)
+    end
+  end
+end
+
+local freed = count == 0 and mode == 'read' and longest < 0
+if freed then
+  call('DEL', lock)
+else
+  -- PEXPIRE is allowed at the memory limit, and once it has run the rest is too.
+  if longest >= 0 then
+    call('PEXPIRE', lock, math.max(longest, 1))
+  end
+  if count > 0 then
+    call('HSET', lock, holder, count)
+  else
+    if linger > 0 then
+      call('HSET', lock, heir, 1)
+      redis.pcall('SET', prefix .. heir .. ':rwlock_timeout:1', '1', 'PX', linger)
+    end
+    call('HDEL', lock, holder)
+    for _, field in ipairs(dead) do
+      call('HDEL', lock, field)
+    end
+  end
+end
+for n = count + 1, held do
+  redis.pcall('DEL', prefix .. holder .. ':rwlock_timeout:' .. n)
+end
+if count == 0 and KEYS[2] then
+  redis.pcall('DEL', KEYS[2])
+end
+if freed then
+  publish()
+end
+return {1, count, now}

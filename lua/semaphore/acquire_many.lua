@@ -1,0 +1,57 @@
+-- semaphore/acquire_many: take permits for one caller after another, for each all or
+-- none, until one finds too few. Asking twice is the same as asking once: what
+-- was granted is remembered under the caller's claim. Its loop is as long as
+-- KEYS. A request that arrives late, or from a clock too far off, changes
+-- nothing.
+--
+-- KEYS[1]     the permits available: an integer
+-- KEYS[2...]  a claim for each caller: the number of the last request that was
+--             carried out under it, negative when it was undone; it expires
+-- ARGV[1]     ms for which a claim is remembered
+-- ARGV[2]     not after: server time, ms since the epoch
+-- ARGV[3]     the most by which ARGV[2] may lie ahead, ms
+-- ARGV[2i]    permits for the caller of KEYS[i], at least 1
+-- ARGV[2i+1]  number of the request of that caller
+--
+-- Returns {callers served, permits left, server ms}
+--         {-2, 0, server ms}  too late, or undone already; nothing was changed
+local permits, keep, notafter, ahead = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local call = redis.call
+
+local time = call('TIME')
+local now = time[1] * 1000 + time[2] / 1000
+if now > notafter or notafter - now > ahead then
+  return {-2, 0, now}
+end
+
+local values = call('MGET', unpack(KEYS))
+if not values[1] then
+  call('GET', permits) -- fails if it is another kind of value
+end
+local have = tonumber(values[1] or 0)
+if not have or have % 1 ~= 0 then
+  return call('DECRBY', permits, 0) -- so does this
+end
+
+local served, taken = 0, 0
+for i = 2, #KEYS do
+  local n, number, last = tonumber(ARGV[2 * i]), tonumber(ARGV[2 * i + 1]), tonumber(values[i] or 0)
+  if last ~= number then
+    if math.abs(last) >= number then
+      -- Undone by a caller who has left: those behind it move up.
+      if i == 2 then
+        return {-2, 0, now}
+      end
+    elseif have - taken < n then
+      break
+    else
+      call('SET', KEYS[i], number, 'PX', keep)
+      taken = taken + n
+    end
+  end
+  served = i - 1
+end
+if taken > 0 then
+  call('DECRBY', permits, taken)
+end
+return {served, have - taken, now}

@@ -1,0 +1,9 @@
+-- semaphore/state: tell how many permits are available. It is a script so that
+-- it runs on the primary, wherever the caller's client sends its reads.
+--
+-- KEYS[1]  the permits available: an integer
+--
+-- Returns the permits, 0 when there is no semaphore
+local permits = KEYS[1]
+
+return tonumber(redis.call('GET', permits) or 0)

@@ -1,0 +1,276 @@
+package rwlock
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/wait"
+	"github.com/latchkey-go/latchkey/internal/watchdog"
+	"github.com/latchkey-go/latchkey/lua"
+)
+
+// writes is what follows the holder in the field of a writer.
+const writes = ":write"
+
+// scripts runs the scripts that both halves of a lock share. Only this file
+// knows the order of KEYS and ARGV.
+type scripts struct {
+	half    string // "read" or "write"
+	key     string
+	channel string
+	prefix  string // of the timeouts' keys
+	sign    string // of a waiting writer
+
+	keyArg, channelArg, prefixArg, signArg any // the same, ready to be sent
+}
+
+func newScripts(half, key string) scripts {
+	s := scripts{
+		half:    half,
+		key:     key,
+		channel: engine.Prefixed("redisson_rwlock", key),
+		prefix:  engine.Suffixed(key, ""),
+		sign:    engine.Prefixed("latchkey_writer", key),
+	}
+	s.keyArg, s.channelArg, s.prefixArg, s.signArg = s.key, s.channel, s.prefix, s.sign
+	return s
+}
+
+// spec returns what the two halves have in common.
+func (s *scripts) spec(name string) *engine.Spec {
+	return &engine.Spec{
+		Kind:    "rwlock",
+		Name:    name,
+		Key:     s.key,
+		Scope:   s.key,
+		Line:    s.half + " " + s.channel,
+		Channel: s.channel,
+		Half:    true,
+		Poll:    wait.Backoff{Initial: 10 * time.Millisecond, Max: 250 * time.Millisecond, Multiplier: 2},
+		Keys:    []string{s.key, s.sign, engine.LabelKey(s.key, ""), timeout(s.key, "", 1), s.channel},
+	}
+}
+
+// timeout returns the key that keeps a reader's n-th hold alive.
+func timeout(key, holder string, n int) string {
+	return engine.Suffixed(key, holder) + ":rwlock_timeout:" + strconv.Itoa(n)
+}
+
+// args returns room for keys and arguments, n of them, with the lock as the
+// first key.
+func (s *scripts) args(n int) []any {
+	return append(make([]any, engine.Head, engine.Head+n), s.keyArg)
+}
+
+// RenewKind names rwlock/renew, which takes both halves.
+func (*scripts) RenewKind() string { return "rwlock" }
+
+// Renew runs rwlock/renew for locks of any name, read and write.
+func (*scripts) Renew(ctx context.Context, e *engine.Engine, batch []engine.Renewal, d engine.Deadline) ([]watchdog.Result, error) {
+	args := make([]any, engine.Head, engine.Head+2+7*len(batch))
+	holders := make([]any, 0, 2+4*len(batch))
+	holders = append(holders, d.NotAfter, d.Ahead)
+	for _, r := range batch {
+		args = append(args, r.Key)
+		timeouts, labels := r.Count, 0
+		if strings.HasSuffix(r.Holder, writes) {
+			timeouts = 0
+		}
+		for n := range timeouts {
+			args = append(args, timeout(r.Key, r.Holder, n+1))
+		}
+		if r.Label != "" {
+			args, labels = append(args, engine.LabelKey(r.Key, r.Holder)), 1
+		}
+		holders = append(holders, r.Holder, r.Lease.Milliseconds(), timeouts, labels)
+	}
+	keys := len(args) - engine.Head
+	reply, err := e.Eval(ctx, lua.RWLockRenew, keys, append(args, holders...))
+	if err != nil {
+		return nil, err
+	}
+	if n := len(reply.Ints); n != 1 && n != 1+len(batch) {
+		return nil, engine.Unexpected(lua.RWLockRenew, reply.Ints)
+	}
+	e.Learn(reply, reply.Ints[0])
+	if len(reply.Ints) == 1 {
+		return nil, nil
+	}
+	results := make([]watchdog.Result, len(batch))
+	for i, answer := range reply.Ints[1:] {
+		results[i] = renewResult(answer)
+	}
+	return results, nil
+}
+
+func renewResult(answer int64) watchdog.Result {
+	switch answer {
+	case 1:
+		return watchdog.Extended
+	case 0:
+		return watchdog.NotOurs
+	}
+	return watchdog.Failed
+}
+
+// acquired reads what the acquire scripts answer.
+func acquired(e *engine.Engine, script *lua.Script, reply engine.Reply) (engine.Grant, error) {
+	if len(reply.Ints) == 3 {
+		if verdict, ok := acquireVerdicts[reply.Ints[0]]; ok {
+			e.Learn(reply, reply.Ints[2])
+			return engine.Grant{Verdict: verdict, Left: millis(max(reply.Ints[1], 0))}, nil
+		}
+	}
+	return engine.Grant{}, engine.Unexpected(script, reply.Ints)
+}
+
+var acquireVerdicts = map[int64]engine.Verdict{
+	1: engine.Granted, 0: engine.Refused, -1: engine.Gone, -2: engine.Late,
+}
+
+// release runs one of the release scripts, which take the same.
+func (s *scripts) release(ctx context.Context, e *engine.Engine, script *lua.Script, r *engine.Return) (engine.Verdict, error) {
+	keys, args := 1, s.args(11)
+	if r.Label != "" {
+		keys, args = keys+1, append(args, engine.LabelKey(s.key, r.Holder))
+	}
+	args = append(args, r.Holder, r.Count, r.Deadline.NotAfter, r.Deadline.Ahead, s.prefixArg, s.channelArg, e.Verb())
+	if r.Linger > 0 {
+		args = append(args, r.Linger.Milliseconds(), r.LingerAs)
+	}
+	reply, err := e.Eval(ctx, script, keys, args)
+	if err != nil {
+		return 0, err
+	}
+	if len(reply.Ints) == 3 {
+		if verdict, ok := releaseVerdicts[reply.Ints[0]]; ok {
+			if r.Deadline.NotAfter > 0 {
+				e.Learn(reply, reply.Ints[2])
+			}
+			return verdict, nil
+		}
+	}
+	return 0, engine.Unexpected(script, reply.Ints)
+}
+
+var releaseVerdicts = map[int64]engine.Verdict{
+	1: engine.Granted, 2: engine.Already, -1: engine.Gone, -2: engine.Late,
+}
+
+// force runs rwlock/force.
+func (s *scripts) force(ctx context.Context, e *engine.Engine) (bool, error) {
+	reply, err := e.Eval(ctx, lua.RWLockForce, 1, append(s.args(5), s.half, s.prefixArg, s.channelArg, e.Verb()))
+	return reply.Int == 1, err
+}
+
+// A state is what rwlock/state tells of one half.
+type state struct {
+	all, mine int
+	left      time.Duration
+}
+
+// state runs rwlock/state.
+func (s *scripts) state(ctx context.Context, e *engine.Engine, holder string) (state, error) {
+	reply, err := e.Eval(ctx, lua.RWLockState, 1, append(s.args(4), s.half, s.prefixArg, holder))
+	if err != nil {
+		return state{}, err
+	}
+	if len(reply.Ints) != 3 {
+		return state{}, engine.Unexpected(lua.RWLockState, reply.Ints)
+	}
+	st := state{all: int(reply.Ints[0]), mine: int(reply.Ints[1])}
+	switch left := reply.Ints[2]; {
+	case left >= 0:
+		st.left = millis(left)
+	case left == -1:
+		st.left = -1
+	}
+	return st, nil
+}
+
+// readScripts are the scripts of the read half.
+type readScripts struct{ scripts }
+
+func newReadScripts(key string) *readScripts { return &readScripts{newScripts("read", key)} }
+
+func (s *readScripts) spec(name string) *engine.Spec {
+	spec := s.scripts.spec(name)
+	spec.Other = writes
+	spec.Shared = true
+	spec.Scripts = s
+	return spec
+}
+
+// Acquire runs rwlock/acquire_read.
+func (s *readScripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.Request) (engine.Grant, error) {
+	keys, args := 2+r.Count, append(s.args(10+r.Count), s.signArg)
+	for n := range r.Count {
+		args = append(args, timeout(s.key, r.Holder, n+1))
+	}
+	if r.Label != "" {
+		keys, args = keys+1, append(args, engine.LabelKey(s.key, r.Holder))
+	}
+	args = append(args, r.Holder, r.Holder+writes, r.Count, r.Lease.Milliseconds(), r.Deadline.NotAfter, r.Deadline.Ahead)
+	if r.Label != "" {
+		args = append(args, r.Label)
+	}
+	reply, err := e.Eval(ctx, lua.RWLockAcquireRead, keys, args)
+	if err != nil {
+		return engine.Grant{}, err
+	}
+	return acquired(e, lua.RWLockAcquireRead, reply)
+}
+
+// Release runs rwlock/release_read.
+func (s *readScripts) Release(ctx context.Context, e *engine.Engine, r *engine.Return) (engine.Verdict, error) {
+	return s.release(ctx, e, lua.RWLockReleaseRead, r)
+}
+
+// writeScripts are the scripts of the write half.
+type writeScripts struct {
+	scripts
+	preference time.Duration
+}
+
+func newWriteScripts(key string, cfg config) *writeScripts {
+	return &writeScripts{newScripts("write", key), cfg.preference}
+}
+
+func (s *writeScripts) spec(name string) *engine.Spec {
+	spec := s.scripts.spec(name)
+	spec.Suffix = writes
+	spec.NoUpgrade = true
+	spec.Scripts = s
+	return spec
+}
+
+// Acquire runs rwlock/acquire_write.
+func (s *writeScripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.Request) (engine.Grant, error) {
+	keys, args := 2, append(s.args(11), s.signArg)
+	if r.Label != "" {
+		keys, args = keys+1, append(args, engine.LabelKey(s.key, r.Holder))
+	}
+	back := int64(0)
+	if r.Waits {
+		back = s.preference.Milliseconds()
+	}
+	args = append(args, r.Holder, r.Count, r.Lease.Milliseconds(), r.Deadline.NotAfter, r.Deadline.Ahead, s.prefixArg, back)
+	if r.Label != "" {
+		args = append(args, r.Label)
+	}
+	reply, err := e.Eval(ctx, lua.RWLockAcquireWrite, keys, args)
+	if err != nil {
+		return engine.Grant{}, err
+	}
+	return acquired(e, lua.RWLockAcquireWrite, reply)
+}
+
+// Release runs rwlock/release_write.
+func (s *writeScripts) Release(ctx context.Context, e *engine.Engine, r *engine.Return) (engine.Verdict, error) {
+	return s.release(ctx, e, lua.RWLockReleaseWrite, r)
+}
+
+func millis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
