@@ -312,7 +312,9 @@ func TestFaultTenThousandWaiters(t *testing.T) {
 	asked := p.Commands("") - before
 	t.Logf("%d hand-overs in %v by %d commands over %d connections", handovers, time.Since(start), asked, p.Conns())
 	require.LessOrEqual(t, asked, int64(3*handovers), "a release costs more than one question")
-	require.LessOrEqual(t, p.Conns(), 3)
+	// The subscriber, an unlock whose answer is not read yet, the question of the
+	// next one, and its unlock.
+	require.LessOrEqual(t, p.Conns(), 4)
 	require.EqualValues(t, 1, p.Commands("subscribe"))
 	require.Equal(t, 1, c.Stats().Subscriptions)
 
