@@ -467,3 +467,23 @@ func TestFaultFrozenServerMakesNoGhosts(t *testing.T) {
 		})
 	}
 }
+
+// A request that was late is repeated and granted; it comes when the lock has
+// been given back, and must not hold it for nobody.
+func TestFaultRequestComesAfterTheRelease(t *testing.T) {
+	t.Parallel()
+	r := newFaultRig(t)
+	c := faultClient(t, r.dial(t, redis.UniversalOptions{ReadTimeout: faultRead}))
+	l := rlock.New(c, "a")
+	r.on(1, lua.RLockAcquire, redistest.Late)
+	h, err := l.Lock(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 1, r.count(redistest.Late), "the first request is held")
+	require.NoError(t, h.Unlock(t.Context()))
+	require.Empty(t, r.keys(t))
+	ran := r.ran(t)
+	r.heal()
+	redistest.Until(t, "the late request to run", func() bool { return r.ran(t) > ran })
+	r.gone(t, 2*time.Second)
+	r.free(t, "a")
+}

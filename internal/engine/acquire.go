@@ -191,6 +191,9 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 		if c.hold == nil {
 			return wait.Answer{}, c.void(count, lease)
 		}
+		if c.doubts > 0 {
+			c.entry.haunt(c.until)
+		}
 		c.unsettled, c.queued = false, false
 		return wait.Answer{Granted: true, After: lease}, nil
 	case Gone:

@@ -50,7 +50,9 @@ type entry struct {
 	holds []*Hold        // that make up the count, oldest first
 	taken chan struct{}  // closed when count becomes positive; made on demand
 	item  *watchdog.Item // watched while count is positive
-	room  watchdog.Item  // for the first item: most entries have no other
+	// ghosts is until when a request without an answer may be carried out.
+	ghosts time.Time
+	room   watchdog.Item // for the first item: most entries have no other
 }
 
 // enter returns the entry of a holder for s, and counts the caller in. fresh says
@@ -301,6 +303,27 @@ func (ent *entry) lingers() time.Duration {
 		return 0
 	}
 	return time.Until(ent.atLeast)
+}
+
+// haunt notes that a request of before, whose answer never came, may be carried
+// out until then: after the release it would take the lock for nobody.
+func (ent *entry) haunt(until time.Time) {
+	ent.mu.Lock()
+	ent.ghosts = until
+	ent.mu.Unlock()
+}
+
+// exorcise undoes, in the background, what such a request may yet do.
+func (ent *entry) exorcise(s *Spec) {
+	ent.mu.Lock()
+	until := ent.ghosts
+	ent.mu.Unlock()
+	if until.IsZero() || time.Now().After(until) {
+		return
+	}
+	c := &claim{call: newCall(ent.engine, s, LockConfig{}), entry: ent}
+	c.unsettled, c.until = true, until
+	ent.engine.undo(c)
 }
 
 // newItem returns an item that was never watched.

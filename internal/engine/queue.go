@@ -155,14 +155,14 @@ func (e *Engine) heir(s *Spec) *heir {
 }
 
 // settle tells the heir what has become of the request that was sent at a time.
-func (h *heir) settle(sent watchdog.Instant, given bool, err error) {
+func (h *heir) settle(sent watchdog.Instant, given bool, v Verdict, err error) {
 	c := h.claim
 	switch {
 	case given:
 		h.Keep(func() {
 			c.hold = c.entry.grant(c.ctx, c.spec, c.cfg, Grant{}, 1, watchdog.NewWindow(sent, h.req.Lease))
 		})
-	case Sort(err) == Maybe:
+	case Sort(err) == Maybe, err == nil && v == Gone: // an earlier run may have given it
 		h.Doubt()
 	default:
 		h.Drop()

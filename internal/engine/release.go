@@ -38,6 +38,9 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	}
 	err = h.giveBack(bounded, target, trusted)
 	if err == nil {
+		if target == 0 {
+			ent.exorcise(h.spec)
+		}
 		if f := e.cfg.Hooks.Released; f != nil {
 			f(h.spec.Kind, h.spec.Name, time.Since(h.since))
 		}
@@ -123,7 +126,7 @@ func (h *Hold) giveBack(ctx cleanup, target int, trusted bool) error {
 		sent := e.now()
 		v, err := e.returnOnce(ctx, ent, s, ret)
 		if next != nil {
-			next.settle(sent, ret.Given, err)
+			next.settle(sent, ret.Given, v, err)
 			ret.Heir = nil
 		}
 		switch {

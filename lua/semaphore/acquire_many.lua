@@ -1,6 +1,6 @@
--- semaphore/acquire_many: take permits for one caller after another, for each all or
--- none, until one finds too few. Asking twice is the same as asking once: what
--- was granted is remembered under the caller's claim. Its loop is as long as
+-- semaphore/acquire_many: take permits for one caller after another, for each
+-- all or none, until one finds too few. Asking twice is the same as asking once:
+-- what was granted is remembered under the caller's claim. Its loop is as long as
 -- KEYS. A request that arrives late, or from a clock too far off, changes
 -- nothing.
 --
