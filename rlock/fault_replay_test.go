@@ -457,7 +457,9 @@ func TestFaultFrozenServerMakesNoGhosts(t *testing.T) {
 				// Their requests may be carried out, but not stay.
 				r.gone(t, 2500*time.Millisecond)
 				t.Logf("%d ghosts, gone after %v", writes(), time.Since(thawed))
-				require.EqualValues(t, writes(), c.Stats().Undone)
+				// An undo whose own answer is lost is made, and not counted.
+				require.LessOrEqual(t, c.Stats().Undone, uint64(writes()))
+				require.Positive(t, c.Stats().Undone)
 			}
 			time.Sleep(time.Until(thawed.Add(time.Second)))
 			require.Empty(t, r.keys(t))

@@ -1,0 +1,174 @@
+package countdownlatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/engine"
+)
+
+// A Latch is a count-down latch on a client. Goroutines may share it.
+type Latch struct {
+	engine  *engine.Engine
+	spec    *engine.Spec // in whose line stands who waits for the end of a count
+	setSpec *engine.Spec // and here who waits for its begin
+	scripts *scripts
+}
+
+// New returns the latch of that name. It does no I/O. It panics when c is nil or
+// the name is empty.
+func New(c *latchkey.Client, name string) *Latch {
+	if c == nil {
+		panic("countdownlatch: New: the client is nil")
+	}
+	if err := engine.CheckName(name); err != nil {
+		panic(fmt.Sprintf("countdownlatch: New: %v", err))
+	}
+	e := engine.Of(c)
+	s := newScripts(e.Mapped(name))
+	return &Latch{
+		engine:  e,
+		spec:    e.Prepare(s.spec(name, "countdownlatch ")),
+		setSpec: e.Prepare(s.spec(name, "countdownlatch set ")),
+		scripts: s,
+	}
+}
+
+// Name returns the name of the latch.
+func (l *Latch) Name() string { return l.spec.Name }
+
+// TrySetCount begins a count of n, and reports whether it did: it does nothing
+// while a count is running. n is at least 1. (Redisson takes 0 too, and then has
+// a latch that is open and cannot be set again.)
+func (l *Latch) TrySetCount(ctx context.Context, n int64) (set bool, err error) {
+	const op = "set-count"
+	if n < 1 {
+		return false, l.engine.Wrap(op, l.spec, fmt.Errorf("a count of %d: the least is 1", n))
+	}
+	r := l.request()
+	err = l.engine.Change(ctx, op, l.spec, func(ctx context.Context, d engine.Deadline) (v engine.Verdict, err error) {
+		r.deadline = d
+		v, err = l.scripts.set(ctx, l.engine, r, n)
+		set = v == engine.Granted
+		return v, err
+	})
+	r.done(err)
+	return set, err
+}
+
+// CountDown counts one down. At 0 the count ends, and who waits is released.
+// When no count is running, nothing happens.
+//
+// It does not stop when ctx is cancelled, so that a deferred CountDown works, but
+// after the unlock timeout (WithUnlockTimeout).
+func (l *Latch) CountDown(ctx context.Context) error {
+	r := l.request()
+	err := l.engine.Return(ctx, "count-down", l.spec, func(ctx context.Context, d engine.Deadline) (engine.Verdict, error) {
+		r.deadline = d
+		return l.scripts.countDown(ctx, l.engine, r)
+	})
+	r.done(err)
+	return err
+}
+
+// Count returns the count that is left, 0 when none is running.
+func (l *Latch) Count(ctx context.Context) (n int64, err error) {
+	err = l.engine.Ask(ctx, "count", l.spec, true, func() error {
+		st, err := l.scripts.state(ctx, l.engine)
+		n = st.left
+		return err
+	})
+	return n, err
+}
+
+// Await waits until the count has ended or ctx is done; then the error is ctx's
+// own. When no count is running it returns at once, also when none has ever been
+// begun: see AwaitSet.
+func (l *Latch) Await(ctx context.Context) error {
+	return l.await(ctx, "await", l.spec, func(st state) bool { return st.left <= 0 })
+}
+
+// AwaitSet is Await that first waits for a count to be begun, if none is
+// running: for those who may come before the one who begins it. One that ended
+// before they came does not count.
+func (l *Latch) AwaitSet(ctx context.Context) error {
+	const op = "await-set"
+	if err := l.await(ctx, op, l.setSpec, func(st state) bool { return st.running }); err != nil {
+		return err
+	}
+	return l.await(ctx, op, l.spec, func(st state) bool { return st.left <= 0 })
+}
+
+func (l *Latch) await(ctx context.Context, op string, s *engine.Spec, reached func(state) bool) error {
+	return l.engine.Until(ctx, op, s, engine.LockConfig{}, false, &look{latch: l, reached: reached})
+}
+
+// Delete ends the count whatever is left of it, and reports whether one was
+// running. Who waits is released, in Java too. (Redisson's delete leaves its
+// waiters asleep.)
+func (l *Latch) Delete(ctx context.Context) (deleted bool, err error) {
+	err = l.engine.Ask(ctx, "delete", l.spec, false, func() (err error) {
+		deleted, err = l.scripts.delete(ctx, l.engine)
+		return err
+	})
+	return deleted, err
+}
+
+// A look is one caller's wait for a state of the latch. The head of the line
+// looks for all.
+type look struct {
+	latch   *Latch
+	reached func(state) bool
+	last    int64 // server time of the last look, µs; 0 before the first
+}
+
+// Ask looks. A count that has ended since the last look was reached too, though
+// another one may be running, but only by those who waited then.
+func (w *look) Ask(ctx context.Context, _ engine.Deadline) (engine.Answer, error) {
+	st, err := w.latch.scripts.state(ctx, w.latch.engine)
+	if err != nil {
+		return engine.Answer{}, err
+	}
+	if w.reached(st) {
+		return engine.Answer{Verdict: engine.Granted}, nil
+	}
+	if w.last > 0 && st.ended > w.last {
+		return engine.Answer{Verdict: engine.Granted, Earlier: true}, nil
+	}
+	w.last = st.now
+	return engine.Answer{Verdict: engine.Refused}, nil
+}
+
+// Got says that it was reached.
+func (*look) Got() error { return nil }
+
+// Undo is never called.
+func (*look) Undo(context.Context) (engine.Verdict, error) { return engine.Already, nil }
+
+// Kept says that a look changes nothing.
+func (*look) Kept() time.Duration { return 0 }
+
+// A request is one that may be made again: the script remembers it.
+type request struct {
+	engine   *engine.Engine
+	ticket   *engine.Ticket
+	claim    string // key in which it is remembered
+	deadline engine.Deadline
+}
+
+func (l *Latch) request() *request {
+	t := l.engine.Ticket()
+	return &request{engine: l.engine, ticket: t, claim: engine.ClaimKey(l.spec.Key, t)}
+}
+
+// done gives the ticket back, unless the request may be on its way yet.
+func (r *request) done(err error) {
+	var e *latchkey.Error
+	if errors.As(err, &e) && e.MaybeApplied() {
+		return
+	}
+	r.engine.PutTicket(r.ticket)
+}

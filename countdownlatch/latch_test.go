@@ -1,0 +1,342 @@
+package countdownlatch_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/countdownlatch"
+	"github.com/latchkey-go/latchkey/internal/redistest"
+)
+
+// patience is for what must happen on a real server, but not when.
+const patience = 10 * time.Second
+
+func client(t testing.TB, rdb redis.UniversalClient, opts ...latchkey.Option) *latchkey.Client {
+	t.Helper()
+	c := latchkey.New(rdb, opts...)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// set begins a count of n.
+func set(t testing.TB, l *countdownlatch.Latch, n int64) {
+	t.Helper()
+	ok, err := l.TrySetCount(context.Background(), n)
+	require.NoError(t, err)
+	require.True(t, ok)
+}
+
+func count(t testing.TB, l *countdownlatch.Latch) int64 {
+	t.Helper()
+	n, err := l.Count(context.Background())
+	require.NoError(t, err)
+	return n
+}
+
+func receive[T any](t testing.TB, what string, ch <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(patience):
+		require.FailNow(t, what+" did not come")
+		panic("not reached")
+	}
+}
+
+func inFakeTime(t *testing.T, f func(t *testing.T, env *redistest.Env, c *latchkey.Client)) {
+	t.Helper()
+	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) { f(t, env, client(t, env.Redis)) })
+}
+
+func TestCount(t *testing.T) {
+	rdb := redistest.Start(t).Client(t)
+	c := client(t, rdb)
+	ctx := t.Context()
+	l := countdownlatch.New(c, "l")
+	require.Equal(t, "l", l.Name())
+	require.NoError(t, l.Await(ctx), "before a count was begun, as with Redisson")
+	require.Zero(t, count(t, l))
+	require.NoError(t, l.CountDown(ctx), "no count is running")
+	require.Empty(t, rdb.Keys(ctx, "*").Val())
+
+	for range 3 { // reuse
+		set(t, l, 2)
+		ok, err := l.TrySetCount(ctx, 5)
+		require.NoError(t, err)
+		require.False(t, ok)
+		require.EqualValues(t, 2, count(t, l))
+		require.NoError(t, l.CountDown(ctx))
+		require.Equal(t, "1", rdb.Get(ctx, "l").Val())
+		waiter := l.AwaitAsync(ctx)
+		redistest.Until(t, "a waiter", func() bool { return c.Stats().Waiting == 1 })
+		cancelled, cancel := context.WithCancel(ctx)
+		cancel()
+		require.NoError(t, l.CountDown(cancelled), "it goes on without its context")
+		require.NoError(t, receive(t, "the end", waiter))
+		require.Zero(t, rdb.Exists(ctx, "l").Val())
+	}
+	require.NoError(t, l.CountDown(ctx))
+	require.Zero(t, rdb.Exists(ctx, "l").Val())
+
+	ok, err := l.Delete(ctx)
+	require.NoError(t, err)
+	require.False(t, ok)
+}
+
+func TestBadArguments(t *testing.T) {
+	c := client(t, redistest.Start(t).Client(t))
+	l := countdownlatch.New(c, "l")
+	for _, n := range []int64{0, -1} {
+		_, err := l.TrySetCount(t.Context(), n)
+		var e *latchkey.Error
+		require.ErrorAs(t, err, &e)
+		require.Equal(t, "countdownlatch", e.Kind)
+	}
+	require.PanicsWithValue(t, "countdownlatch: New: the client is nil", func() { countdownlatch.New(nil, "s") })
+	require.PanicsWithValue(t, "countdownlatch: New: the name is empty", func() { countdownlatch.New(c, "") })
+	set(t, l, 1)
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, l.Await(cancelled), context.Canceled)
+	bounded, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	err := l.Await(bounded)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	var e *latchkey.Error
+	require.ErrorAs(t, err, &e)
+	require.False(t, e.MaybeApplied(), "to look changes nothing")
+}
+
+func TestKeyConflict(t *testing.T) {
+	rdb := redistest.Start(t).Client(t)
+	ctx := t.Context()
+	require.NoError(t, rdb.HSet(ctx, "l", "a", 1).Err())
+	l := countdownlatch.New(client(t, rdb), "l")
+	_, err := l.TrySetCount(ctx, 1)
+	require.ErrorIs(t, err, latchkey.ErrKeyConflict)
+	_, err = l.Count(ctx)
+	require.ErrorIs(t, err, latchkey.ErrKeyConflict)
+	_, err = l.Delete(ctx)
+	require.ErrorIs(t, err, latchkey.ErrKeyConflict)
+	require.ErrorIs(t, l.CountDown(ctx), latchkey.ErrKeyConflict)
+	require.ErrorIs(t, l.Await(ctx), latchkey.ErrKeyConflict)
+	require.Equal(t, []string{"l"}, rdb.Keys(ctx, "*").Val())
+}
+
+func TestDeleteReleases(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+		l := countdownlatch.New(c, "l")
+		set(t, l, 7)
+		waiter := l.AwaitAsync(t.Context())
+		env.Advance(time.Second)
+		other := countdownlatch.New(client(t, env.Client()), "l")
+		start := time.Now()
+		ok, err := other.Delete(t.Context())
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.NoError(t, <-waiter)
+		require.Zero(t, time.Since(start))
+		env.Advance(time.Minute)
+		require.Empty(t, env.Redis.Keys(t.Context(), "*").Val(), "nothing is left")
+	})
+}
+
+// CL-04: who waited for one count is not held by the next, however soon it is
+// begun; and who waits for the next is not released by the end of the first.
+func TestNextCount(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+		ctx := t.Context()
+		l, other := countdownlatch.New(c, "l"), countdownlatch.New(client(t, env.Client()), "l")
+		set(t, l, 1)
+		old := []<-chan error{l.AwaitAsync(ctx), l.AwaitAsync(ctx), l.AwaitAsync(ctx)}
+		env.Advance(time.Second)
+		env.Partition(env.Redis) // the waiters hear of nothing
+		require.NoError(t, other.CountDown(ctx))
+		set(t, other, 1)
+		later := l.AwaitAsync(ctx) // of the second count
+		synctest.Wait()
+		env.Heal(env.Redis)
+		for _, w := range old {
+			require.NoError(t, <-w)
+		}
+		env.Advance(time.Minute)
+		require.Empty(t, later)
+		require.EqualValues(t, 1, count(t, other))
+		require.NoError(t, other.CountDown(ctx))
+		require.NoError(t, <-later)
+	})
+}
+
+func TestAwaitSet(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+		ctx := t.Context()
+		l, other := countdownlatch.New(c, "l"), countdownlatch.New(client(t, env.Client()), "l")
+		early := []<-chan error{l.AwaitSetAsync(ctx), l.AwaitSetAsync(ctx)}
+		env.Advance(time.Minute)
+		require.Empty(t, early[0])
+		set(t, other, 1)
+		env.Advance(time.Minute)
+		require.Empty(t, early[0])
+		late := l.AwaitSetAsync(ctx)
+		env.Advance(time.Second)
+		start := time.Now()
+		require.NoError(t, other.CountDown(ctx))
+		for _, w := range append(early, late) {
+			require.NoError(t, <-w)
+		}
+		require.Zero(t, time.Since(start))
+
+		// A count that begins and ends between two looks was there all the same.
+		quick := l.AwaitSetAsync(ctx)
+		env.Advance(time.Second)
+		env.Partition(env.Redis)
+		set(t, other, 1)
+		require.NoError(t, other.CountDown(ctx))
+		env.Heal(env.Redis)
+		require.NoError(t, <-quick)
+	})
+}
+
+// A message that is lost costs a recheck; pub/sub that breaks down costs nothing.
+func TestLostMessages(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+		ctx := t.Context()
+		l := countdownlatch.New(c, "l")
+		set(t, l, 1)
+		waiter := l.AwaitAsync(ctx)
+		env.Advance(time.Second)
+		start := time.Now()
+		require.NoError(t, env.Redis.Del(ctx, "l").Err()) // and no message
+		require.NoError(t, <-waiter)
+		require.LessOrEqual(t, time.Since(start), 5*time.Second)
+	})
+}
+
+// Polling works too: SUBSCRIBE may be denied.
+func TestPolling(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, env *redistest.Env, _ *latchkey.Client) {
+		l := countdownlatch.New(client(t, env.Client(), latchkey.WithPubSub(latchkey.Polling)), "l")
+		set(t, l, 1)
+		waiter := l.AwaitAsync(t.Context())
+		env.Advance(time.Minute)
+		start := time.Now()
+		require.NoError(t, l.CountDown(t.Context()))
+		require.NoError(t, <-waiter)
+		require.LessOrEqual(t, time.Since(start), 250*time.Millisecond)
+	})
+}
+
+// CL-02: a count-down between the look and the subscription is not missed.
+func TestCountDownAtAnyMoment(t *testing.T) {
+	srv := redistest.Start(t)
+	here, there := client(t, srv.Client(t)), client(t, srv.Client(t))
+	l, other := countdownlatch.New(here, "l"), countdownlatch.New(there, "l")
+	end := time.Now().Add(2 * time.Second)
+	rounds := 0
+	for ; time.Now().Before(end); rounds++ {
+		set(t, other, 1)
+		waiter := l.AwaitAsync(t.Context())
+		time.Sleep(time.Duration(rounds%50) * 10 * time.Microsecond)
+		start := time.Now()
+		require.NoError(t, other.CountDown(t.Context()))
+		require.NoError(t, receive(t, "the end", waiter))
+		require.Less(t, time.Since(start), 2*time.Second, "a recheck was needed")
+	}
+	t.Logf("%d rounds", rounds)
+}
+
+// 5,000 waiters: one subscription, a few commands, all released at once.
+func TestManyWaiters(t *testing.T) {
+	const waiters = 5000
+	for _, kill := range []bool{false, true} {
+		name := "Quiet"
+		if kill {
+			name = "PubSubKilled"
+		}
+		t.Run(name, func(t *testing.T) {
+			srv := redistest.Start(t)
+			direct := srv.Client(t)
+			c := client(t, srv.Client(t))
+			l, other := countdownlatch.New(c, "l"), countdownlatch.New(client(t, direct), "l")
+			set(t, other, 2)
+			var wg sync.WaitGroup
+			released := make([]time.Time, waiters)
+			for i := range waiters {
+				wg.Go(func() {
+					assert.NoError(t, l.Await(context.Background()))
+					released[i] = time.Now()
+				})
+			}
+			redistest.Until(t, "all to wait", func() bool { return c.Stats().Waiting == waiters })
+			redistest.Until(t, "the subscription", func() bool {
+				return srv.Do(t, "PUBSUB", "NUMSUB", "redisson_countdownlatch__channel__{l}")[1] == "1"
+			})
+			require.Equal(t, 1, c.Stats().Subscriptions)
+			require.NoError(t, other.CountDown(t.Context()))
+			if kill {
+				srv.Do(t, "CLIENT", "KILL", "TYPE", "pubsub")
+				redistest.Until(t, "another subscription", func() bool {
+					return c.Stats().Resubscribes > 0
+				})
+			}
+			before := srv.Commands(t)
+			start := time.Now()
+			require.NoError(t, other.CountDown(t.Context()))
+			wg.Wait()
+			var last time.Time
+			for _, at := range released {
+				if at.After(last) {
+					last = at
+				}
+			}
+			t.Logf("all released after %v, with %d commands, the count-down included", last.Sub(start), srv.Commands(t)-before)
+			require.Less(t, last.Sub(start), 200*time.Millisecond+raceSlack)
+			require.LessOrEqual(t, srv.Commands(t)-before, int64(10))
+			require.Zero(t, c.Stats().Waiting)
+		})
+	}
+}
+
+// raceSlack is what the race detector and a busy machine add to a bound.
+const raceSlack = 300 * time.Millisecond
+
+func TestClose(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+		l := countdownlatch.New(c, "l")
+		set(t, l, 1)
+		waiters := []<-chan error{l.AwaitAsync(t.Context()), l.AwaitAsync(t.Context())}
+		env.Advance(time.Second)
+		require.NoError(t, c.Close())
+		for _, w := range waiters {
+			require.ErrorIs(t, <-w, latchkey.ErrClosed)
+		}
+		require.ErrorIs(t, l.Await(t.Context()), latchkey.ErrClosed)
+		require.ErrorIs(t, <-l.CountDownAsync(t.Context()), latchkey.ErrClosed)
+	})
+}
+
+// The head of the line gives up: the next one looks.
+func TestCancelledHead(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+		l := countdownlatch.New(c, "l")
+		set(t, l, 1)
+		first, cancel := context.WithCancel(t.Context())
+		head := l.AwaitAsync(first)
+		synctest.Wait()
+		next := l.AwaitAsync(t.Context())
+		env.Advance(time.Second)
+		cancel()
+		require.ErrorIs(t, <-head, context.Canceled)
+		require.NoError(t, l.CountDown(t.Context()))
+		require.NoError(t, <-next)
+	})
+}

@@ -1,0 +1,110 @@
+package countdownlatch
+
+import (
+	"context"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/wait"
+	"github.com/latchkey-go/latchkey/lua"
+)
+
+// scripts runs the scripts of one latch. Only this file knows the order of KEYS
+// and ARGV.
+type scripts struct {
+	key     string
+	channel string
+	ended   string
+}
+
+func newScripts(key string) *scripts {
+	return &scripts{
+		key: key,
+		// Redisson puts braces around any name, even one that has some.
+		channel: "redisson_countdownlatch__channel__{" + key + "}",
+		ended:   engine.Prefixed("latchkey_ended", key),
+	}
+}
+
+// spec returns what there is to know of a wait in one of the latch's lines. The
+// Redis channel is none of its keys: it may lie in another slot.
+func (s *scripts) spec(name, line string) *engine.Spec {
+	return &engine.Spec{
+		Kind:     "countdownlatch",
+		Name:     name,
+		Key:      s.key,
+		Line:     line + s.key,
+		Channel:  s.channel,
+		Shared:   true,
+		Together: true,
+		Poll:     wait.Backoff{Initial: 10 * time.Millisecond, Max: 250 * time.Millisecond, Multiplier: 2},
+		Keys:     []string{s.key, s.ended, engine.Prefixed("latchkey_claim", s.key)},
+	}
+}
+
+// keep is for how long requests and ends are remembered, ready to be sent.
+var keep any = engine.Remembered.Milliseconds()
+
+// args returns room for keys and arguments, n of them, with the latch as the
+// first key.
+func (s *scripts) args(n int) []any {
+	return append(make([]any, engine.Head, engine.Head+n), s.key)
+}
+
+// set runs countdownlatch/set.
+func (s *scripts) set(ctx context.Context, e *engine.Engine, r *request, n int64) (engine.Verdict, error) {
+	return s.run(ctx, e, lua.LatchSet, 2, append(s.args(9), r.claim, n, r.ticket.Number, keep,
+		r.deadline.NotAfter, r.deadline.Ahead, s.channel, e.Verb()))
+}
+
+// countDown runs countdownlatch/countdown.
+func (s *scripts) countDown(ctx context.Context, e *engine.Engine, r *request) (engine.Verdict, error) {
+	return s.run(ctx, e, lua.LatchCountDown, 3, append(s.args(9), r.claim, s.ended, r.ticket.Number, keep,
+		r.deadline.NotAfter, r.deadline.Ahead, s.channel, e.Verb()))
+}
+
+// run runs a script that answers with a verdict and the server's time.
+func (s *scripts) run(ctx context.Context, e *engine.Engine, script *lua.Script, keys int, args []any) (engine.Verdict, error) {
+	reply, err := e.Eval(ctx, script, keys, args)
+	if err != nil {
+		return 0, err
+	}
+	if len(reply.Ints) != 2 {
+		return 0, engine.Unexpected(script, reply.Ints)
+	}
+	e.Learn(reply, reply.Ints[1])
+	switch reply.Ints[0] {
+	case 1:
+		return engine.Granted, nil
+	case 0:
+		return engine.Refused, nil
+	}
+	return engine.Late, nil
+}
+
+// delete runs countdownlatch/delete.
+func (s *scripts) delete(ctx context.Context, e *engine.Engine) (bool, error) {
+	reply, err := e.Eval(ctx, lua.LatchDelete, 2, append(s.args(5), s.ended, keep, s.channel, e.Verb()))
+	return reply.Int == 1, err
+}
+
+// A state is what countdownlatch/state tells.
+type state struct {
+	left    int64
+	running bool
+	ended   int64 // when a count last ended, µs since the epoch by the server; 0 for not lately
+	now     int64 // the same clock
+}
+
+// state runs countdownlatch/state.
+func (s *scripts) state(ctx context.Context, e *engine.Engine) (state, error) {
+	reply, err := e.Eval(ctx, lua.LatchState, 2, append(s.args(2), s.ended))
+	if err != nil {
+		return state{}, err
+	}
+	n := reply.Ints
+	if len(n) != 4 {
+		return state{}, engine.Unexpected(lua.LatchState, n)
+	}
+	return state{left: n[0], running: n[1] == 1, ended: n[2], now: n[3]}, nil
+}

@@ -1,0 +1,229 @@
+package permitsemaphore
+
+import (
+	"context"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/wait"
+	"github.com/latchkey-go/latchkey/internal/watchdog"
+	"github.com/latchkey-go/latchkey/lua"
+)
+
+// scripts runs the scripts of one semaphore. Only this file knows the order of
+// KEYS and ARGV.
+type scripts struct {
+	key     string
+	out     string // the permits that are out
+	channel string
+
+	keyArg, outArg, channelArg any // the same, ready to be sent
+}
+
+var _ engine.Leaser = (*scripts)(nil)
+
+// outKey returns the key of the permits that are out.
+func outKey(key string) string { return engine.Suffixed(key, "timeout") }
+
+func newScripts(key string) *scripts {
+	s := &scripts{key: key, out: outKey(key), channel: engine.Prefixed("redisson_sc", key)}
+	s.keyArg, s.outArg, s.channelArg = s.key, s.out, s.channel
+	return s
+}
+
+func (s *scripts) spec(name string) *engine.Spec {
+	return &engine.Spec{
+		Kind:    "permitsemaphore",
+		Name:    name,
+		Key:     s.key,
+		Line:    "permitsemaphore " + s.channel,
+		Channel: s.channel,
+		Shared:  true,
+		Poll:    wait.Backoff{Initial: 10 * time.Millisecond, Max: 250 * time.Millisecond, Multiplier: 2},
+		Keys:    []string{s.key, s.out, engine.Prefixed("latchkey_claim", s.key), s.channel},
+		Renewer: s,
+	}
+}
+
+// keep is for how long requests are remembered, ready to be sent.
+var keep any = engine.Remembered.Milliseconds()
+
+// args returns room for keys and arguments, n of them, with the semaphore as the
+// first key.
+func (s *scripts) args(n int) []any {
+	return append(make([]any, engine.Head, engine.Head+n), s.keyArg)
+}
+
+// acquire runs permitsemaphore/acquire for the first of wants, and the others
+// after it.
+func (s *scripts) acquire(ctx context.Context, e *engine.Engine, wants []*want, d engine.Deadline) (ans engine.Answer, served int, err error) {
+	args := append(s.args(6+3*len(wants)), s.outArg, d.NotAfter, d.Ahead, s.channelArg, e.Verb())
+	for _, w := range wants {
+		args = append(args, len(w.ids), w.lease.Milliseconds())
+		for _, id := range w.ids {
+			args = append(args, id)
+		}
+	}
+	reply, err := e.Eval(ctx, lua.PermitAcquire, 2, args)
+	if err != nil {
+		return ans, 0, err
+	}
+	got := reply.Ints
+	if len(got) != 4 {
+		return ans, 0, engine.Unexpected(lua.PermitAcquire, got)
+	}
+	e.Learn(reply, got[3])
+	switch {
+	case got[0] < 0:
+		return engine.Answer{Verdict: engine.Late}, 0, nil
+	case got[0] == 0:
+		return engine.Answer{Verdict: engine.Refused, After: millis(max(got[2], 0))}, 0, nil
+	}
+	return engine.Answer{Verdict: engine.Granted, Last: got[1] <= 0, After: millis(max(got[2], 0))}, int(got[0]) - 1, nil
+}
+
+// Free runs permitsemaphore/release.
+func (s *scripts) Free(ctx context.Context, e *engine.Engine, ids []string, all bool) ([]bool, error) {
+	mode := "ANY"
+	if all {
+		mode = "ALL"
+	}
+	args := append(s.args(5+len(ids)), s.outArg, mode, s.channelArg, e.Verb())
+	for _, id := range ids {
+		args = append(args, id)
+	}
+	reply, err := e.Eval(ctx, lua.PermitRelease, 2, args)
+	if err != nil {
+		return nil, err
+	}
+	if len(reply.Ints) != 1+len(ids) {
+		return nil, engine.Unexpected(lua.PermitRelease, reply.Ints)
+	}
+	out := make([]bool, len(ids))
+	for i := range out {
+		out[i] = reply.Ints[1+i] == 1
+	}
+	return out, nil
+}
+
+// RenewKind names permitsemaphore/renew.
+func (*scripts) RenewKind() string { return "permitsemaphore" }
+
+// Renew runs permitsemaphore/renew for permits of any semaphore.
+func (*scripts) Renew(ctx context.Context, e *engine.Engine, batch []engine.Renewal, d engine.Deadline) ([]watchdog.Result, error) {
+	args := make([]any, engine.Head, engine.Head+2+3*len(batch))
+	for _, r := range batch {
+		args = append(args, outKey(r.Key))
+	}
+	args = append(args, d.NotAfter, d.Ahead)
+	for _, r := range batch {
+		args = append(args, r.Holder, r.Lease.Milliseconds())
+	}
+	reply, err := e.Eval(ctx, lua.PermitRenew, len(batch), args)
+	if err != nil {
+		return nil, err
+	}
+	if n := len(reply.Ints); n != 1 && n != 1+len(batch) {
+		return nil, engine.Unexpected(lua.PermitRenew, reply.Ints)
+	}
+	e.Learn(reply, reply.Ints[0])
+	if len(reply.Ints) == 1 {
+		return nil, nil
+	}
+	results := make([]watchdog.Result, len(batch))
+	for i, answer := range reply.Ints[1:] {
+		switch answer {
+		case 1:
+			results[i] = watchdog.Extended
+		case 0:
+			results[i] = watchdog.NotOurs
+		}
+	}
+	return results, nil
+}
+
+// set runs permitsemaphore/set.
+func (s *scripts) set(ctx context.Context, e *engine.Engine, r *request, n int) (engine.Verdict, error) {
+	return s.run(ctx, e, lua.PermitSet, append(s.args(9), r.claim, n, r.ticket.Number, keep,
+		r.deadline.NotAfter, r.deadline.Ahead, s.channelArg, e.Verb()))
+}
+
+// add runs permitsemaphore/add.
+func (s *scripts) add(ctx context.Context, e *engine.Engine, r *request, n int) (engine.Verdict, error) {
+	return s.run(ctx, e, lua.PermitAdd, append(s.args(9), r.claim, n, r.ticket.Number, keep,
+		r.deadline.NotAfter, r.deadline.Ahead, s.channelArg, e.Verb()))
+}
+
+// resize runs permitsemaphore/resize.
+func (s *scripts) resize(ctx context.Context, e *engine.Engine, r *request, n int) (engine.Verdict, error) {
+	return s.runOn(ctx, e, lua.PermitResize, 3, append(s.args(10), s.outArg, r.claim, n, r.ticket.Number, keep,
+		r.deadline.NotAfter, r.deadline.Ahead, s.channelArg, e.Verb()))
+}
+
+// update runs permitsemaphore/update.
+func (s *scripts) update(ctx context.Context, e *engine.Engine, r *request, id string, lease time.Duration) (engine.Verdict, error) {
+	args := append(make([]any, engine.Head, engine.Head+8), s.outArg, r.claim, id, lease.Milliseconds(),
+		r.ticket.Number, keep, r.deadline.NotAfter, r.deadline.Ahead)
+	return s.runOn(ctx, e, lua.PermitUpdate, 2, args)
+}
+
+// run runs a script with two keys that answers with a verdict and the server's
+// time.
+func (s *scripts) run(ctx context.Context, e *engine.Engine, script *lua.Script, args []any) (engine.Verdict, error) {
+	return s.runOn(ctx, e, script, 2, args)
+}
+
+func (*scripts) runOn(ctx context.Context, e *engine.Engine, script *lua.Script, keys int, args []any) (engine.Verdict, error) {
+	reply, err := e.Eval(ctx, script, keys, args)
+	if err != nil {
+		return 0, err
+	}
+	if len(reply.Ints) != 2 {
+		return 0, engine.Unexpected(script, reply.Ints)
+	}
+	e.Learn(reply, reply.Ints[1])
+	switch reply.Ints[0] {
+	case 1:
+		return engine.Granted, nil
+	case 0:
+		return engine.Refused, nil
+	}
+	return engine.Late, nil
+}
+
+// A state is what permitsemaphore/state tells.
+type state struct{ available, out int }
+
+// state runs permitsemaphore/state.
+func (s *scripts) state(ctx context.Context, e *engine.Engine) (state, error) {
+	reply, err := e.Eval(ctx, lua.PermitState, 2, append(s.args(4), s.outArg, s.channelArg, e.Verb()))
+	if err != nil {
+		return state{}, err
+	}
+	if len(reply.Ints) != 3 {
+		return state{}, engine.Unexpected(lua.PermitState, reply.Ints)
+	}
+	return state{available: int(reply.Ints[1]), out: int(reply.Ints[2])}, nil
+}
+
+// lease runs permitsemaphore/lease. It returns false for a permit that is not
+// out.
+func (s *scripts) lease(ctx context.Context, e *engine.Engine, id string) (time.Duration, bool, error) {
+	args := append(make([]any, engine.Head, engine.Head+2), s.outArg, id)
+	reply, err := e.Eval(ctx, lua.PermitLease, 1, args)
+	switch {
+	case err != nil || reply.Int == -2:
+		return 0, false, err
+	case reply.Int == -1:
+		return -1, true, nil
+	}
+	return millis(reply.Int), true, nil
+}
+
+// delete runs permitsemaphore/delete.
+func (s *scripts) delete(ctx context.Context, e *engine.Engine) (bool, error) {
+	reply, err := e.Eval(ctx, lua.PermitDelete, 2, append(s.args(2), s.outArg))
+	return reply.Int == 1, err
+}
+
+func millis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }

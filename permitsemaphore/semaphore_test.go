@@ -1,0 +1,541 @@
+package permitsemaphore_test
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/redistest"
+	"github.com/latchkey-go/latchkey/permitsemaphore"
+)
+
+// patience is for what must happen on a real server, but not when.
+const patience = 10 * time.Second
+
+// lease is the watchdog's: how long a permit stays out after a crash.
+const lease = 30 * time.Second
+
+func client(t testing.TB, rdb redis.UniversalClient, opts ...latchkey.Option) *latchkey.Client {
+	t.Helper()
+	c := latchkey.New(rdb, opts...)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func set(t testing.TB, c *latchkey.Client, name string, n int) *permitsemaphore.Semaphore {
+	t.Helper()
+	s := permitsemaphore.New(c, name)
+	ok, err := s.TrySetPermits(context.Background(), n)
+	require.NoError(t, err)
+	require.True(t, ok)
+	return s
+}
+
+// counts checks how many permits are available, and out.
+func counts(t testing.TB, s *permitsemaphore.Semaphore, available, out int) {
+	t.Helper()
+	ctx := context.Background()
+	n, err := s.AvailablePermits(ctx)
+	require.NoError(t, err)
+	require.Equal(t, available, n, "available")
+	n, err = s.AcquiredPermits(ctx)
+	require.NoError(t, err)
+	require.Equal(t, out, n, "out")
+	n, err = s.Permits(ctx)
+	require.NoError(t, err)
+	require.Equal(t, available+out, n, "permits")
+}
+
+func receive[T any](t testing.TB, what string, ch <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(patience):
+		require.FailNow(t, what+" did not come")
+		panic("not reached")
+	}
+}
+
+func lost(p *permitsemaphore.Permit) bool {
+	select {
+	case <-p.Lost():
+		return true
+	default:
+		return false
+	}
+}
+
+func inFakeTime(t *testing.T, f func(t *testing.T, env *redistest.Env, c *latchkey.Client)) {
+	t.Helper()
+	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) { f(t, env, client(t, env.Redis)) })
+}
+
+func TestPermits(t *testing.T) {
+	rdb := redistest.Start(t).Client(t)
+	c := client(t, rdb)
+	ctx := t.Context()
+	s := permitsemaphore.New(c, "s")
+	require.Equal(t, "s", s.Name())
+	counts(t, s, 0, 0)
+	_, err := s.TryAcquire(ctx)
+	require.ErrorIs(t, err, latchkey.ErrNotAcquired)
+	require.Empty(t, rdb.Keys(ctx, "*").Val())
+
+	s = set(t, c, "s", 4)
+	ok, err := s.TrySetPermits(ctx, 9)
+	require.NoError(t, err)
+	require.False(t, ok)
+
+	one, err := s.Acquire(ctx)
+	require.NoError(t, err)
+	require.Regexp(t, "^[0-9a-f]{32}$", one.ID())
+	raw, _ := hex.DecodeString(one.ID())
+	ends, err := rdb.ZScore(ctx, "{s}:timeout", string(raw)).Result()
+	require.NoError(t, err, "the id is 16 raw bytes")
+	require.Equal(t, math.Trunc(ends), ends)
+	require.InDelta(t, time.Now().Add(lease).UnixMilli(), ends, 5000)
+	left, err := s.LeaseTime(ctx, one.ID())
+	require.NoError(t, err)
+	require.InDelta(t, lease, left, float64(5*time.Second))
+	require.NoError(t, one.Context().Err())
+
+	two, err := s.AcquireN(ctx, 2, latchkey.Lease(time.Minute))
+	require.NoError(t, err)
+	require.Len(t, two, 2)
+	counts(t, s, 1, 3)
+	_, err = s.TryAcquireN(ctx, 2)
+	require.ErrorIs(t, err, latchkey.ErrNotAcquired, "all or none")
+	none, err := s.AcquireN(ctx, 0)
+	require.NoError(t, err)
+	require.Empty(t, none)
+	forever, err := s.TryAcquire(ctx, permitsemaphore.Permanent())
+	require.NoError(t, err)
+	left, err = s.LeaseTime(ctx, forever.ID())
+	require.NoError(t, err)
+	require.Negative(t, left)
+	require.Equal(t, time.Duration(math.MaxInt64), forever.Remaining())
+	raw, _ = hex.DecodeString(forever.ID())
+	require.EqualValues(t, 922337203685477, rdb.ZScore(ctx, "{s}:timeout", string(raw)).Val())
+	counts(t, s, 0, 4)
+	require.Equal(t, 4, c.Stats().Held)
+
+	require.NoError(t, one.Release(ctx))
+	require.ErrorIs(t, one.Context().Err(), context.Canceled)
+	require.False(t, lost(one))
+	err = one.Release(ctx)
+	require.ErrorIs(t, err, latchkey.ErrNotHeld, "SM-03: once")
+	require.NotErrorIs(t, err, latchkey.ErrLeaseLost)
+	require.ErrorIs(t, one.Extend(ctx, time.Second), latchkey.ErrNotHeld)
+	require.ErrorIs(t, s.Release(ctx, one.ID()), latchkey.ErrNotHeld)
+	counts(t, s, 1, 3)
+
+	// All or none.
+	err = s.Release(ctx, two[0].ID(), one.ID(), forever.ID(), strings.Repeat("ab", 16), "no id")
+	require.ErrorIs(t, err, latchkey.ErrNotHeld)
+	require.ErrorContains(t, err, "no id")
+	err = s.Release(ctx, two[0].ID(), one.ID(), forever.ID(), strings.Repeat("ab", 16))
+	require.ErrorIs(t, err, latchkey.ErrNotHeld)
+	require.ErrorContains(t, err, one.ID())
+	require.ErrorContains(t, err, strings.Repeat("ab", 16))
+	require.NotContains(t, err.Error(), two[0].ID())
+	n, err := s.TryRelease(ctx, two[0].ID(), one.ID())
+	require.NoError(t, err)
+	require.Zero(t, n)
+	require.NoError(t, two[0].Context().Err(), "nothing was released")
+	counts(t, s, 1, 3)
+	n, err = s.TryRelease(ctx, two[0].ID(), forever.ID())
+	require.NoError(t, err)
+	require.Equal(t, 2, n)
+	require.ErrorIs(t, two[0].Context().Err(), context.Canceled, "released by its id")
+	require.ErrorIs(t, forever.Context().Err(), context.Canceled)
+	require.ErrorIs(t, two[0].Release(ctx), latchkey.ErrNotHeld)
+
+	// By somebody else.
+	other := permitsemaphore.New(client(t, rdb), "s")
+	require.NoError(t, <-other.ReleaseAsync(ctx, two[1].ID()))
+	counts(t, s, 4, 0)
+	err = two[1].Release(ctx)
+	require.ErrorIs(t, err, latchkey.ErrNotHeld)
+	require.ErrorIs(t, err, latchkey.ErrLeaseLost, "it was ours, and was taken")
+	require.True(t, lost(two[1]))
+	require.Zero(t, c.Stats().Held)
+
+	ok, err = s.Delete(ctx)
+	require.NoError(t, err)
+	require.True(t, ok)
+	ok, err = s.Delete(ctx)
+	require.NoError(t, err)
+	require.False(t, ok)
+}
+
+func TestResize(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+		ctx := t.Context()
+		s := permitsemaphore.New(c, "s")
+		require.NoError(t, s.SetPermits(ctx, 2), "makes it")
+		counts(t, s, 2, 0)
+		two, err := s.AcquireN(ctx, 2)
+		require.NoError(t, err)
+		waiter := s.AcquireAsync(ctx)
+		env.Advance(time.Second)
+		require.NoError(t, s.SetPermits(ctx, 3))
+		third := <-waiter
+		require.NoError(t, third.Err)
+		counts(t, s, 0, 3)
+		require.NoError(t, s.SetPermits(ctx, 1), "with holders out")
+		counts(t, s, -2, 3)
+		require.NoError(t, s.AddPermits(ctx, 1))
+		require.NoError(t, s.AddPermits(ctx, 0))
+		counts(t, s, -1, 3)
+		require.NoError(t, two[0].Release(ctx))
+		require.NoError(t, two[1].Release(ctx))
+		counts(t, s, 1, 1)
+		require.NoError(t, s.AddPermits(ctx, -2))
+		require.NoError(t, third.Value.Release(ctx))
+		counts(t, s, 0, 0)
+	})
+}
+
+func TestBadArguments(t *testing.T) {
+	rdb := redistest.Start(t).Client(t)
+	c := client(t, rdb)
+	ctx := t.Context()
+	s := set(t, c, "s", 3)
+	p, err := s.Acquire(ctx)
+	require.NoError(t, err)
+	for what, f := range map[string]func() error{
+		"AcquireN":    func() error { _, err := s.AcquireN(ctx, -1); return err },
+		"TryAcquireN": func() error { _, err := s.TryAcquireN(ctx, -1); return err },
+		"Label":       func() error { _, err := s.Acquire(ctx, latchkey.Label("me")); return err },
+		"HoldAtLeast": func() error { _, err := s.Acquire(ctx, latchkey.HoldAtLeast(time.Second)); return err },
+		"Lease":       func() error { _, err := s.Acquire(ctx, latchkey.Lease(-1)); return err },
+		"two leases": func() error {
+			_, err := s.Acquire(ctx, latchkey.Lease(time.Second), permitsemaphore.Permanent())
+			return err
+		},
+		"Release":       func() error { return s.Release(ctx) },
+		"TryRelease":    func() error { _, err := s.TryRelease(ctx); return err },
+		"twice":         func() error { return s.Release(ctx, p.ID(), p.ID()) },
+		"TrySetPermits": func() error { _, err := s.TrySetPermits(ctx, -1); return err },
+		"SetPermits":    func() error { return s.SetPermits(ctx, -1) },
+		"Extend":        func() error { return p.Extend(ctx, 0) },
+		"UpdateLease":   func() error { _, err := s.UpdateLease(ctx, p.ID(), 0); return err },
+	} {
+		err := f()
+		var e *latchkey.Error
+		require.ErrorAs(t, err, &e, what)
+		require.Equal(t, "permitsemaphore", e.Kind, what)
+		require.False(t, e.MaybeApplied(), what)
+	}
+	counts(t, s, 2, 1)
+	ok, err := s.UpdateLease(ctx, "nobody's", time.Second)
+	require.NoError(t, err)
+	require.False(t, ok)
+	_, err = s.LeaseTime(ctx, strings.Repeat("00", 16))
+	require.ErrorIs(t, err, latchkey.ErrNotHeld)
+	require.PanicsWithValue(t, "permitsemaphore: New: the client is nil", func() { permitsemaphore.New(nil, "s") })
+	require.PanicsWithValue(t, "permitsemaphore: New: the name is empty", func() { permitsemaphore.New(c, "") })
+
+	var none *permitsemaphore.Permit
+	require.ErrorIs(t, none.Release(ctx), latchkey.ErrNotHeld)
+	require.ErrorIs(t, none.Extend(ctx, time.Second), latchkey.ErrNotHeld)
+	require.Error(t, none.Context().Err())
+	require.Zero(t, none.Remaining())
+	require.Nil(t, none.Lost())
+	require.Empty(t, none.ID())
+}
+
+func TestKeyConflict(t *testing.T) {
+	for _, key := range []string{"s", "{s}:timeout"} {
+		rdb := redistest.Start(t).Client(t)
+		ctx := t.Context()
+		s := permitsemaphore.New(client(t, rdb), "s")
+		require.NoError(t, rdb.HSet(ctx, key, "a", 1).Err())
+		_, err := s.Acquire(ctx)
+		require.ErrorIs(t, err, latchkey.ErrKeyConflict)
+		_, err = s.AvailablePermits(ctx)
+		require.ErrorIs(t, err, latchkey.ErrKeyConflict)
+		_, err = s.TryRelease(ctx, strings.Repeat("ab", 16))
+		require.ErrorIs(t, err, latchkey.ErrKeyConflict)
+		_, err = s.Delete(ctx)
+		require.ErrorIs(t, err, latchkey.ErrKeyConflict)
+		require.ErrorIs(t, s.SetPermits(ctx, 3), latchkey.ErrKeyConflict)
+		require.Equal(t, []string{key}, rdb.Keys(ctx, "*").Val())
+	}
+}
+
+// A permit is renewed until it is released, and it comes back when its holder
+// is gone, at the end of the lease, to a waiter who sleeps until then.
+func TestLeases(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+		ctx := t.Context()
+		s := set(t, c, "s", 1)
+		p, err := s.Acquire(ctx)
+		require.NoError(t, err)
+		env.Advance(10 * time.Minute)
+		require.NoError(t, p.Context().Err())
+		counts(t, s, 0, 1)
+		require.EqualValues(t, 60, c.Stats().Renewals)
+
+		doomed := env.Client()
+		crash := permitsemaphore.New(client(t, doomed), "s")
+		require.NoError(t, p.Release(ctx))
+		p, err = crash.Acquire(ctx)
+		require.NoError(t, err)
+		waiter := s.AcquireAsync(ctx)
+		env.Advance(15 * time.Second) // renewed once
+		env.Partition(doomed)
+		start := time.Now()
+		got := <-waiter
+		require.NoError(t, got.Err)
+		// Renewed at 10 s, so it ends at 40 s, and 5 s of that were over.
+		require.InDelta(t, 25*time.Second, time.Since(start), float64(20*time.Millisecond))
+		require.True(t, lost(p), "before anybody else has it")
+		require.ErrorIs(t, context.Cause(p.Context()), latchkey.ErrLeaseLost)
+		require.Zero(t, p.Remaining())
+		counts(t, s, 0, 1)
+		require.Zero(t, c.Stats().Rechecked, "the waiter knew when")
+	})
+}
+
+func TestFixedLease(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+		ctx := t.Context()
+		s := set(t, c, "s", 2)
+		p, err := s.Acquire(ctx, latchkey.Lease(10*time.Second))
+		require.NoError(t, err)
+		bounded, err := s.Acquire(ctx, latchkey.MaxHold(time.Minute))
+		require.NoError(t, err)
+		start := time.Now()
+		<-p.Lost()
+		require.InDelta(t, 10*time.Second, time.Since(start), float64(200*time.Millisecond))
+		require.LessOrEqual(t, time.Since(start), 10*time.Second)
+		env.Advance(500 * time.Millisecond)
+		counts(t, s, 1, 1) // SM-06: seen at once
+		err = p.Release(ctx)
+		require.ErrorIs(t, err, latchkey.ErrNotHeld)
+		require.ErrorIs(t, err, latchkey.ErrLeaseLost)
+		require.ErrorIs(t, s.Release(ctx, p.ID()), latchkey.ErrNotHeld, "SM-05: lapsed")
+		counts(t, s, 1, 1)
+		<-bounded.Lost()
+		require.LessOrEqual(t, time.Since(start), time.Minute)
+		require.Greater(t, time.Since(start), 59*time.Second)
+		env.Advance(time.Minute)
+		require.ElementsMatch(t, []string{"s", "{s}:timeout"}, env.Redis.Keys(ctx, "*").Val())
+		counts(t, s, 2, 0)
+		require.Equal(t, []string{"s"}, env.Redis.Keys(ctx, "*").Val(), "nothing but the count is left")
+	})
+}
+
+func TestExtendAndUpdate(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+		ctx := t.Context()
+		s := set(t, c, "s", 3)
+		p, err := s.Acquire(ctx, latchkey.Lease(10*time.Second))
+		require.NoError(t, err)
+		env.Advance(5 * time.Second)
+		require.NoError(t, p.Extend(ctx, 20*time.Second))
+		left, err := s.LeaseTime(ctx, p.ID())
+		require.NoError(t, err)
+		require.Equal(t, 20*time.Second, left)
+		require.NoError(t, p.Extend(ctx, time.Second), "never shorter")
+		left, err = s.LeaseTime(ctx, p.ID())
+		require.NoError(t, err)
+		require.Equal(t, 20*time.Second, left)
+		require.InDelta(t, 20*time.Second, p.Remaining(), float64(time.Second))
+
+		ok, err := s.UpdateLease(ctx, p.ID(), 3*time.Second)
+		require.NoError(t, err)
+		require.True(t, ok)
+		start := time.Now()
+		<-p.Lost()
+		require.InDelta(t, 3*time.Second, time.Since(start), float64(100*time.Millisecond))
+
+		renewed, err := s.Acquire(ctx)
+		require.NoError(t, err)
+		ok, err = s.UpdateLease(ctx, renewed.ID(), -1)
+		require.NoError(t, err)
+		require.True(t, ok)
+		env.Advance(time.Hour)
+		left, err = s.LeaseTime(ctx, renewed.ID())
+		require.NoError(t, err)
+		require.Negative(t, left)
+		require.NoError(t, renewed.Context().Err())
+		require.NoError(t, renewed.Release(ctx))
+
+		other, err := s.Acquire(ctx)
+		require.NoError(t, err)
+		ok, err = s.UpdateLease(ctx, other.ID(), 5*time.Second)
+		require.NoError(t, err)
+		require.True(t, ok)
+		start = time.Now()
+		<-other.Lost()
+		require.InDelta(t, 5*time.Second, time.Since(start), float64(100*time.Millisecond), "it is not renewed any more")
+		ok, err = s.UpdateLease(ctx, p.ID(), 3*time.Second)
+		require.NoError(t, err)
+		require.False(t, ok)
+	})
+}
+
+// Lost closes within one renewal when the permit has vanished.
+func TestVanished(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+		ctx := t.Context()
+		s := set(t, c, "s", 2)
+		p, err := s.Acquire(ctx)
+		require.NoError(t, err)
+		q, err := s.Acquire(ctx)
+		require.NoError(t, err)
+		_, err = s.Delete(ctx)
+		require.NoError(t, err)
+		start := time.Now()
+		<-p.Lost()
+		<-q.Lost()
+		require.LessOrEqual(t, time.Since(start), 10*time.Second)
+		require.EqualValues(t, 2, c.Stats().Losses)
+		require.Zero(t, c.Stats().Held)
+	})
+}
+
+// The nearest deadline wakes a waiter, not the recheck and no message.
+func TestNearestDeadline(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+		ctx := t.Context()
+		other := set(t, client(t, env.Client()), "s", 3)
+		for _, d := range []time.Duration{4 * time.Second, 2700 * time.Millisecond, time.Hour} {
+			_, err := other.Acquire(ctx, latchkey.Lease(d))
+			require.NoError(t, err)
+		}
+		s := permitsemaphore.New(c, "s")
+		one, two := s.AcquireAsync(ctx), (<-chan latchkey.Result[*permitsemaphore.Permit])(nil)
+		synctest.Wait()
+		two = s.AcquireAsync(ctx)
+		start := time.Now()
+		require.NoError(t, (<-one).Err)
+		require.InDelta(t, 2700*time.Millisecond, time.Since(start), float64(10*time.Millisecond))
+		require.NoError(t, (<-two).Err)
+		require.InDelta(t, 4*time.Second, time.Since(start), float64(10*time.Millisecond))
+	})
+}
+
+func TestTTL(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+		ctx := t.Context()
+		s := set(t, c, "s", 2)
+		require.NoError(t, env.Redis.PExpire(ctx, "s", time.Hour).Err())
+		_, err := s.Acquire(ctx)
+		require.NoError(t, err)
+		require.Equal(t, time.Hour, env.Redis.PTTL(ctx, "{s}:timeout").Val(), "SM-10: both keys end together")
+		require.NoError(t, s.AddPermits(ctx, 3))
+		require.NoError(t, s.SetPermits(ctx, 9))
+		require.Equal(t, time.Hour, env.Redis.PTTL(ctx, "s").Val())
+	})
+}
+
+// SM-10: each key may vanish by itself.
+func TestKeysVanish(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+		ctx := t.Context()
+		s := set(t, c, "s", 2)
+		_, err := s.Acquire(ctx, latchkey.Lease(time.Second))
+		require.NoError(t, err)
+		require.NoError(t, env.Redis.Del(ctx, "{s}:timeout").Err())
+		_, err = s.TryAcquire(ctx, latchkey.Lease(time.Second))
+		require.NoError(t, err)
+		require.NoError(t, env.Redis.Del(ctx, "s").Err())
+		env.Advance(2 * time.Second)
+		_, err = s.TryAcquire(ctx)
+		require.NoError(t, err, "what lapsed is there again")
+	})
+}
+
+func TestManyAreRenewedTogether(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+		ctx := t.Context()
+		const n = 250
+		s := set(t, c, "s", n)
+		all, err := s.AcquireN(ctx, n)
+		require.NoError(t, err)
+		before := env.Commands("evalsha")
+		env.Advance(10*time.Second + time.Millisecond)
+		require.LessOrEqual(t, env.Commands("evalsha")-before, int64(4), "100 by one script")
+		env.Advance(time.Minute)
+		for _, p := range all {
+			require.NoError(t, p.Context().Err())
+		}
+		before = env.Commands("evalsha")
+		require.NoError(t, c.Close())
+		require.LessOrEqual(t, env.Commands("evalsha")-before, int64(4), "Close gives back 100 by one script")
+		require.Equal(t, "250", env.Redis.Get(ctx, "s").Val())
+		require.ErrorIs(t, context.Cause(all[0].Context()), latchkey.ErrClosed)
+		require.False(t, lost(all[0]))
+		require.ErrorIs(t, all[0].Release(ctx), latchkey.ErrClosed)
+	})
+}
+
+func TestAsync(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+		ctx := t.Context()
+		s := set(t, c, "s", 3)
+		r := <-s.TryAcquireAsync(ctx)
+		require.NoError(t, r.Err)
+		require.NoError(t, <-r.Value.ReleaseAsync(ctx))
+		rs := <-s.AcquireNAsync(ctx, 2)
+		require.NoError(t, rs.Err)
+		n := <-s.TryReleaseAsync(ctx, rs.Value[0].ID(), rs.Value[1].ID())
+		require.NoError(t, n.Err)
+		require.Equal(t, 2, n.Value)
+
+		unread, cancel := context.WithCancel(ctx)
+		one, many := s.AcquireAsync(unread), s.TryAcquireNAsync(unread, 2)
+		synctest.Wait()
+		counts(t, s, 0, 3)
+		cancel()
+		synctest.Wait()
+		counts(t, s, 3, 0)
+		require.ErrorIs(t, (<-one).Err, context.Canceled)
+		require.ErrorIs(t, (<-many).Err, context.Canceled)
+	})
+}
+
+// Whoever gives up, at whatever moment, leaves nothing behind.
+func TestCancelStorm(t *testing.T) {
+	srv := redistest.Start(t)
+	c := client(t, srv.Client(t))
+	s := set(t, c, "s", 3)
+	var wg sync.WaitGroup
+	for i := range 200 {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i%20)*time.Millisecond)
+			defer cancel()
+			permits, err := s.AcquireN(ctx, 1+i%3)
+			if err != nil {
+				assert.True(t, errors.Is(err, context.DeadlineExceeded), "%v", err)
+				return
+			}
+			for _, p := range permits {
+				assert.NoError(t, p.Release(ctx))
+			}
+		})
+	}
+	wg.Wait()
+	redistest.Until(t, "all permits to be back", func() bool {
+		n, err := s.AvailablePermits(context.Background())
+		return err == nil && n == 3
+	})
+	counts(t, s, 3, 0)
+	require.Zero(t, c.Stats().Held)
+	require.Zero(t, c.Stats().Waiting)
+}

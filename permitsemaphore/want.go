@@ -1,0 +1,144 @@
+package permitsemaphore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"time"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/watchdog"
+)
+
+// A want is one caller's wish for permits. Their ids are made before they are
+// asked for, so that the script knows a request that comes again.
+type want struct {
+	semaphore *Semaphore
+	ctx       context.Context // the acquire's: parent of the Permits' Contexts
+	cfg       engine.LockConfig
+	ids       []string
+	lease     time.Duration    // 0 for ever
+	sent      watchdog.Instant // when the last request was
+	permits   []*Permit        // once it was granted
+}
+
+var (
+	_ engine.Group   = (*want)(nil)
+	_ engine.Sweeper = (*want)(nil)
+)
+
+func newWant(ctx context.Context, s *Semaphore, n int, cfg engine.LockConfig) *want {
+	w := &want{semaphore: s, ctx: ctx, cfg: cfg, lease: s.engine.LeaseTime(cfg)}
+	b := make([]byte, idSize*n)
+	_, _ = rand.Read(b) // never fails
+	all := string(b)
+	w.ids = make([]string, n)
+	for i := range w.ids {
+		w.ids[i] = all[idSize*i : idSize*(i+1)]
+	}
+	return w
+}
+
+// Ask asks for the permits.
+func (w *want) Ask(ctx context.Context, d engine.Deadline) (engine.Answer, error) {
+	ans, _, err := w.AskAll(ctx, d, nil)
+	return ans, err
+}
+
+// AskAll asks for the permits of w, and of others after it.
+func (w *want) AskAll(ctx context.Context, d engine.Deadline, others []engine.Want) (engine.Answer, int, error) {
+	wants := make([]*want, 1, 1+len(others))
+	wants[0] = w
+	for _, o := range others {
+		wants = append(wants, o.(*want))
+	}
+	for _, w := range wants {
+		w.sent = w.semaphore.engine.Instant()
+	}
+	return w.semaphore.scripts.acquire(ctx, w.semaphore.engine, wants, d)
+}
+
+// Got makes the Permits.
+func (w *want) Got() error {
+	e := w.semaphore.engine
+	for _, id := range w.ids {
+		l := e.Lease(w.ctx, w.semaphore.spec, id, w.cfg, w.sent, w.lease)
+		if l == nil {
+			for _, p := range w.permits {
+				p.lease.Drop()
+			}
+			select {
+			case <-e.Closed():
+				return engine.ErrClosed
+			default:
+				return errShort
+			}
+		}
+		w.permits = append(w.permits, &Permit{l})
+	}
+	return nil
+}
+
+// errShort is ErrLeaseLost, before it could be told of.
+var errShort = errors.Join(engine.ErrLeaseLost, errors.New("it was over before the answer came"))
+
+// Undo gives the permits back, if they are out.
+func (w *want) Undo(ctx context.Context) (engine.Verdict, error) {
+	out, err := w.semaphore.scripts.Free(ctx, w.semaphore.engine, w.ids, false)
+	if err != nil {
+		return 0, err
+	}
+	for _, there := range out {
+		if there {
+			return engine.Granted, nil
+		}
+	}
+	return engine.Gone, nil
+}
+
+// Sweep gives back what a request that came late took in the name of permits that
+// had ended already.
+func (w *want) Sweep(ctx context.Context) error {
+	var ids []string
+	for _, p := range w.permits {
+		if p.lease.Ended() {
+			ids = append(ids, p.lease.ID())
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	_, err := w.semaphore.scripts.Free(ctx, w.semaphore.engine, ids, false)
+	return err
+}
+
+// Kept is how long the permits stay out if nobody gives them back.
+func (w *want) Kept() time.Duration {
+	if w.lease > 0 {
+		return w.lease
+	}
+	return engine.Remembered
+}
+
+// A request is one that may be made again: the script remembers it.
+type request struct {
+	engine   *engine.Engine
+	ticket   *engine.Ticket
+	claim    string // key in which it is remembered
+	deadline engine.Deadline
+}
+
+func (s *Semaphore) request() *request {
+	t := s.engine.Ticket()
+	return &request{engine: s.engine, ticket: t, claim: engine.ClaimKey(s.spec.Key, t)}
+}
+
+// done gives the ticket back, unless the request may be on its way yet.
+func (r *request) done(err error) {
+	var e *latchkey.Error
+	if errors.As(err, &e) && e.MaybeApplied() {
+		return
+	}
+	r.engine.PutTicket(r.ticket)
+}

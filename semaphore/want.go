@@ -1,0 +1,65 @@
+package semaphore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/engine"
+)
+
+// A request is one that may be made again: the script remembers it.
+type request struct {
+	engine   *engine.Engine
+	ticket   *engine.Ticket
+	claim    string // key in which it is remembered
+	number   int64
+	deadline engine.Deadline
+}
+
+func newRequest(s *Semaphore) request {
+	t := s.engine.Ticket()
+	return request{engine: s.engine, ticket: t, claim: engine.ClaimKey(s.spec.Key, t), number: t.Number}
+}
+
+// done gives the ticket back, unless the request may be on its way yet.
+func (r *request) done(err error) {
+	var e *latchkey.Error
+	if errors.As(err, &e) && e.MaybeApplied() {
+		return
+	}
+	r.engine.PutTicket(r.ticket)
+}
+
+// A want is one caller's wish for permits.
+type want struct {
+	request
+	semaphore *Semaphore
+	n         int
+}
+
+var _ engine.Group = (*want)(nil)
+
+// Ask asks for the permits.
+func (w *want) Ask(ctx context.Context, d engine.Deadline) (engine.Answer, error) {
+	w.deadline = d
+	return w.semaphore.scripts.acquire(ctx, w.semaphore.engine, w)
+}
+
+// AskAll asks for the permits of w, and of others after it.
+func (w *want) AskAll(ctx context.Context, d engine.Deadline, others []engine.Want) (engine.Answer, int, error) {
+	w.deadline = d
+	return w.semaphore.scripts.acquireMany(ctx, w.semaphore.engine, w, others)
+}
+
+// Got says that the permits are taken; there is nothing to keep.
+func (*want) Got() error { return nil }
+
+// Undo gives them back, if they are taken.
+func (w *want) Undo(ctx context.Context) (engine.Verdict, error) {
+	return w.semaphore.scripts.undo(ctx, w.semaphore.engine, w)
+}
+
+// Kept is for how long the script remembers that they were taken.
+func (*want) Kept() time.Duration { return engine.Remembered }
