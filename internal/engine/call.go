@@ -158,7 +158,13 @@ func (c *call) failed(ctx context.Context, err error) (wait.Answer, error) {
 	case Never:
 		return wait.Answer{}, err
 	case Maybe:
-		if ctx.Err() != nil || errors.Is(err, ErrClosed) {
+		if cerr := ctx.Err(); cerr != nil {
+			if !errors.Is(err, cerr) { // ctx ended just behind the answer
+				err = both{cerr, err}
+			}
+			return wait.Answer{}, err
+		}
+		if errors.Is(err, ErrClosed) {
 			return wait.Answer{}, err
 		}
 		// Asking again for the same count is harmless, and tells.
