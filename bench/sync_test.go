@@ -85,6 +85,7 @@ func BenchmarkSemaphoreContended(b *testing.B) {
 }
 
 func contended(b *testing.B, clients, goroutines, tokens int) {
+	b.Helper()
 	s := redistest.Start(b)
 	ctx := context.Background()
 	var rdbs []*redis.Client

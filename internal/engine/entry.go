@@ -323,6 +323,10 @@ func (ent *entry) exorcise(s *Spec) {
 	}
 	c := &claim{call: newCall(ent.engine, s, LockConfig{}), entry: ent}
 	c.unsettled, c.until = true, until
+	if s.Queue != nil {
+		ent.engine.withdraw(c) // it may queue, too
+		return
+	}
 	ent.engine.undo(c)
 }
 

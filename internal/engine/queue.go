@@ -161,6 +161,9 @@ func (h *heir) settle(sent watchdog.Instant, given bool, v Verdict, err error) {
 	case given:
 		h.Keep(func() {
 			c.hold = c.entry.grant(c.ctx, c.spec, c.cfg, Grant{}, 1, watchdog.NewWindow(sent, h.req.Lease))
+			if c.doubts > 0 {
+				c.entry.haunt(c.until)
+			}
 		})
 	case Sort(err) == Maybe, err == nil && v == Gone: // an earlier run may have given it
 		h.Doubt()

@@ -117,15 +117,13 @@ func (p *party) remove(st *seat) {
 
 // place puts st where its ticket says.
 func (p *party) place(st *seat, ticket int64) {
+	p.remove(st)
 	st.ticket = ticket
-	after := st.prev
+	after := p.last // those without a ticket are the last ones, and few
 	for after != nil && (after.ticket == 0 || after.ticket > ticket) {
 		after = after.prev
 	}
-	if after != st.prev {
-		p.remove(st)
-		p.insert(st, after)
-	}
+	p.insert(st, after)
 }
 
 // rise takes st out of its party, and reports whether somebody has given it the
@@ -340,6 +338,7 @@ func (w *queuer) answered(ans *Answer) {
 	p.place(w.seat, ans.Ticket)
 	if p.first != spoke {
 		spoke.nudge()
+		p.first.nudge()
 	}
 }
 

@@ -1,0 +1,283 @@
+package fairlock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/wait"
+	"github.com/latchkey-go/latchkey/internal/watchdog"
+	"github.com/latchkey-go/latchkey/lua"
+)
+
+// keepQueue is for how long the queue is kept beyond the last deadline in it. It
+// expires only when nobody has touched it for that long.
+const keepQueue = 24 * time.Hour
+
+// poll is how a client waits that may not subscribe.
+var poll = wait.Backoff{Initial: 10 * time.Millisecond, Max: 250 * time.Millisecond, Multiplier: 2}
+
+// scripts runs the scripts of one lock. Only this file knows the order of KEYS
+// and ARGV.
+type scripts struct {
+	key     string
+	queue   string
+	scores  string
+	clients string
+	channel string // without ":" and the holder
+	client  string // the Redis channel of this client
+	timeout time.Duration
+
+	// The same, and what else is the same each time, ready to be sent.
+	keyArg, queueArg, scoresArg, clientsArg, channelArg any
+	timeoutArg, clientArg, aliveArg, keepArg            any
+}
+
+func newScripts(e *engine.Engine, key string, cfg config) *scripts {
+	s := &scripts{
+		key:     key,
+		queue:   engine.Prefixed("redisson_lock_queue", key),
+		scores:  engine.Prefixed("redisson_lock_timeout", key),
+		clients: engine.Prefixed("latchkey_queue", key),
+		channel: engine.Prefixed("redisson_lock__channel", key),
+		timeout: cfg.timeout,
+	}
+	s.client = s.channel + ":" + e.ID()
+	_, alive := e.Keeping(s.timeout)
+	s.keyArg, s.queueArg, s.scoresArg, s.clientsArg, s.channelArg = s.key, s.queue, s.scores, s.clients, s.channel
+	s.timeoutArg, s.clientArg = s.timeout.Milliseconds(), e.ID()
+	s.aliveArg, s.keepArg = alive.Milliseconds(), keepQueue.Milliseconds()
+	return s
+}
+
+func (s *scripts) spec(name string, cfg config) *engine.Spec {
+	return &engine.Spec{
+		Kind:         "fairlock",
+		Name:         name,
+		Key:          s.key,
+		Scope:        s.key,
+		Line:         s.queue,
+		Poll:         poll,
+		NonReentrant: cfg.nonReentrant,
+		Keys:         []string{s.key, s.queue, s.scores, s.clients, engine.LabelKey(s.key, ""), s.channel},
+		Queue:        s,
+		Scripts:      s,
+	}
+}
+
+// Channels returns the Redis channels on which a waiter is told of its turn: that
+// of its client, where the scripts of this module tell, and its own, where
+// Redisson does.
+func (s *scripts) Channels(holder string) (client, own string) {
+	return s.client, s.channel + ":" + holder
+}
+
+// Timeout returns for how long a dead waiter may keep its place.
+func (s *scripts) Timeout() time.Duration { return s.timeout }
+
+// args returns room for keys and arguments, n of them, that begins with the lock
+// and its queue.
+func (s *scripts) args(n int) []any {
+	args := make([]any, engine.Head, engine.Head+n)
+	return append(args, s.keyArg, s.queueArg, s.scoresArg, s.clientsArg)
+}
+
+// Acquire runs fairlock/acquire.
+func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.Request) (engine.Grant, error) {
+	keys, args := 4, s.args(18)
+	if r.Label != "" {
+		keys, args = keys+1, append(args, engine.LabelKey(s.key, r.Holder))
+	}
+	args = append(args, r.Holder, r.Count, r.Lease.Milliseconds(), r.Deadline.NotAfter, r.Deadline.Ahead,
+		r.Wait.Milliseconds(), s.timeoutArg, s.clientArg, s.aliveArg, s.channelArg, e.Verb(), s.keepArg)
+	if r.Label != "" {
+		args = append(args, r.Label)
+	}
+	reply, err := e.Eval(ctx, lua.FairLockAcquire, keys, args)
+	switch {
+	case err != nil:
+		return engine.Grant{}, err
+	case reply.Ints == nil && reply.Any == nil:
+		e.Learn(reply, reply.Int)
+		return engine.Grant{Verdict: engine.Granted, Left: r.Lease}, nil
+	}
+	ints, text := split(reply)
+	switch {
+	case len(ints) == 4 && ints[0] == 0:
+		e.Learn(reply, ints[2])
+		return engine.Grant{Verdict: engine.Refused, Left: millis(max(ints[1], 0)), Ticket: ints[3], Next: text}, nil
+	case len(ints) == 3:
+		if verdict, ok := acquireVerdicts[ints[0]]; ok {
+			e.Learn(reply, ints[2])
+			return engine.Grant{Verdict: verdict, Left: millis(max(ints[1], 0))}, nil
+		}
+	}
+	return engine.Grant{}, engine.Unexpected(lua.FairLockAcquire, reply)
+}
+
+var acquireVerdicts = map[int64]engine.Verdict{1: engine.Granted, -1: engine.Gone, -2: engine.Late}
+
+// Release runs fairlock/release.
+func (s *scripts) Release(ctx context.Context, e *engine.Engine, r *engine.Return) (engine.Verdict, error) {
+	keys, args := 4, s.args(17)
+	if r.Label != "" {
+		keys, args = keys+1, append(args, engine.LabelKey(s.key, r.Holder))
+	}
+	args = append(args, r.Holder, r.Count, r.Deadline.NotAfter, r.Deadline.Ahead,
+		s.timeoutArg, s.clientArg, s.channelArg, e.Verb())
+	switch {
+	case r.Linger > 0:
+		args = append(args, r.Linger.Milliseconds(), r.LingerAs)
+	case r.Heir != nil:
+		args = append(args, 0, r.Heir.Holder, r.Heir.Lease.Milliseconds(), r.Heir.Wait.Milliseconds())
+	}
+	reply, err := e.Eval(ctx, lua.FairLockRelease, keys, args)
+	switch {
+	case err != nil:
+		return 0, err
+	case reply.Ints == nil && reply.Any == nil && reply.Int == 1:
+		return engine.Granted, nil
+	}
+	ints, text := split(reply)
+	if len(ints) == 3 {
+		if verdict, ok := releaseVerdicts[ints[0]]; ok {
+			r.Given = ints[0] == 3
+			if ints[2] > 0 {
+				e.Learn(reply, ints[2])
+			}
+			r.Next = text
+			return verdict, nil
+		}
+	}
+	return 0, engine.Unexpected(lua.FairLockRelease, reply)
+}
+
+var releaseVerdicts = map[int64]engine.Verdict{
+	1: engine.Granted, 3: engine.Granted, 2: engine.Already, -1: engine.Gone, -2: engine.Late,
+}
+
+// split returns the integers of an array, and the text behind them if any.
+func split(reply engine.Reply) (ints []int64, text string) {
+	if reply.Any == nil {
+		return reply.Ints, ""
+	}
+	for _, x := range reply.Any {
+		switch x := x.(type) {
+		case int64:
+			ints = append(ints, x)
+		case string:
+			text = x
+		}
+	}
+	return ints, text
+}
+
+// RenewKind names rlock/renew, which serves this lock as well.
+func (*scripts) RenewKind() string { return "rlock" }
+
+// Renew runs rlock/renew.
+func (*scripts) Renew(ctx context.Context, e *engine.Engine, batch []engine.Renewal, d engine.Deadline) ([]watchdog.Result, error) {
+	return e.RenewLocks(ctx, batch, d)
+}
+
+// Leave runs fairlock/leave.
+func (s *scripts) Leave(ctx context.Context, e *engine.Engine, l *engine.Leaving) (engine.Verdict, error) {
+	args := append(s.args(12), l.Holder, l.Wait.Milliseconds(), s.timeoutArg, s.clientArg,
+		l.Deadline.NotAfter, l.Deadline.Ahead, s.channelArg, e.Verb())
+	reply, err := e.Eval(ctx, lua.FairLockLeave, 4, args)
+	if err != nil {
+		return 0, err
+	}
+	ints, text := split(reply)
+	if len(ints) == 2 {
+		if verdict, ok := leaveVerdicts[ints[0]]; ok {
+			e.Learn(reply, ints[1])
+			l.Next = text
+			return verdict, nil
+		}
+	}
+	return 0, engine.Unexpected(lua.FairLockLeave, reply)
+}
+
+var leaveVerdicts = map[int64]engine.Verdict{1: engine.Granted, 0: engine.Already, -2: engine.Late}
+
+// Keep runs fairlock/keep.
+func (s *scripts) Keep(ctx context.Context, e *engine.Engine, holders []string) ([]bool, error) {
+	args := make([]any, engine.Head, engine.Head+7+len(holders))
+	args = append(args, s.queueArg, s.scoresArg, s.clientsArg, s.clientArg, s.aliveArg, s.timeoutArg, s.keepArg)
+	for _, h := range holders {
+		args = append(args, h)
+	}
+	reply, err := e.Eval(ctx, lua.FairLockKeep, 3, args)
+	if err != nil {
+		return nil, err
+	}
+	if len(reply.Ints) != 1+len(holders) {
+		return nil, engine.Unexpected(lua.FairLockKeep, reply)
+	}
+	e.Learn(reply, reply.Ints[0])
+	has := make([]bool, len(holders))
+	for i := range has {
+		has[i] = reply.Ints[i+1] == 1
+	}
+	return has, nil
+}
+
+// force runs fairlock/force.
+func (s *scripts) force(ctx context.Context, e *engine.Engine) (bool, error) {
+	reply, err := e.Eval(ctx, lua.FairLockForce, 4, append(s.args(7), s.timeoutArg, s.channelArg, e.Verb()))
+	return reply.Int == 1, err
+}
+
+// remove runs fairlock/delete.
+func (s *scripts) remove(ctx context.Context, e *engine.Engine) (bool, error) {
+	reply, err := e.Eval(ctx, lua.FairLockDelete, 4, append(s.args(6), s.channelArg, e.Verb()))
+	return reply.Int == 1, err
+}
+
+// waiters runs fairlock/waiters.
+func (s *scripts) waiters(ctx context.Context, e *engine.Engine) ([]Waiter, error) {
+	args := append(make([]any, engine.Head, engine.Head+2), s.queueArg, s.scoresArg)
+	reply, err := e.Eval(ctx, lua.FairLockWaiters, 2, args)
+	if err != nil {
+		return nil, err
+	}
+	waiters := make([]Waiter, len(reply.Any)/2)
+	for i := range waiters {
+		w := &waiters[i]
+		w.ID = fmt.Sprint(reply.Any[2*i])
+		if ms, ok := reply.Any[2*i+1].(int64); ok && ms > 0 {
+			w.Deadline = time.UnixMilli(ms)
+		}
+	}
+	return waiters, nil
+}
+
+// A state is what rlock/state tells.
+type state struct {
+	all, mine int
+	left      time.Duration
+}
+
+// state runs rlock/state, which serves this lock as well.
+func (s *scripts) state(ctx context.Context, e *engine.Engine, holder string) (state, error) {
+	args := append(make([]any, engine.Head, engine.Head+2), s.keyArg)
+	reply, err := e.Eval(ctx, lua.RLockState, 1, append(args, holder))
+	if err != nil {
+		return state{}, err
+	}
+	if len(reply.Ints) != 4 {
+		return state{}, engine.Unexpected(lua.RLockState, reply)
+	}
+	st := state{all: int(reply.Ints[0]), mine: int(reply.Ints[1])}
+	switch left := reply.Ints[2]; {
+	case left >= 0:
+		st.left = millis(left)
+	case left == -1:
+		st.left = -1
+	}
+	return st, nil
+}
+
+func millis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
