@@ -74,12 +74,24 @@ func pool(goroutines int) func(*redis.Options) {
 // spin passes with n goroutines for d, and returns how often each has, once all
 // are at it.
 func spin(n int, d time.Duration, p pass) ([]int64, error) {
+	return spinAll(n, d, func(int) pass { return p })
+}
+
+// spinEach is spin with a pass for each goroutine, and returns how often all have.
+func spinEach(n int, d time.Duration, p func(i int) pass) (int64, error) {
+	counts, err := spinAll(n, d, p)
+	sum, _ := total(counts)
+	return sum, err
+}
+
+func spinAll(n int, d time.Duration, each func(i int) pass) ([]int64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
 	counts := make([]int64, n)
 	errs := make([]error, n)
 	var wg sync.WaitGroup
 	for i := range n {
+		p := each(i)
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				// The pass itself is not cut short: the queue is left whole.

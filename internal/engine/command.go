@@ -163,17 +163,25 @@ func (e *Engine) process(ctx context.Context, cmd redis.Cmder) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	e.pipe.underway.Add(1)
+	defer e.pipe.underway.Add(-1)
 	closed := e.gate.closed
-	if c, ok := ctx.(cleanup); ok {
-		if c.brief && e.brief != nil {
-			return e.brief.Process(ctx, cmd)
-		}
+	clean, ok := ctx.(cleanup)
+	if ok {
 		closed = nil
-	} else if ctx.Done() == nil && e.direct != nil {
-		return e.direct.Process(ctx, cmd)
 	}
-	done := make(chan error, 1)
-	go func() { done <- e.rdb.Process(ctx, cmd) }()
+	done, ok := e.pipe.add(cmd, clean.brief, e.together)
+	if !ok {
+		switch {
+		case clean.brief && e.brief != nil:
+			return e.brief.Process(ctx, cmd)
+		case ctx.Done() == nil && e.direct != nil:
+			return e.direct.Process(ctx, cmd)
+		}
+		sent := make(chan error, 1)
+		go func() { sent <- e.rdb.Process(ctx, cmd) }()
+		done = sent
+	}
 	select {
 	case err := <-done:
 		// With ContextTimeoutEnabled the end of ctx shows as an i/o timeout.

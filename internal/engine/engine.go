@@ -40,6 +40,7 @@ type Engine struct {
 	rdb     redis.UniversalClient
 	brief   processor // nil where there is none; see process
 	direct  processor
+	pipe    pipe
 	cfg     Config
 	cluster bool
 	ring    bool

@@ -1,0 +1,114 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// pipeFrom is how many commands are under way when the next ones are sent
+	// together.
+	pipeFrom = 12
+	// pipeDepth is how many go into one pipeline at most.
+	pipeDepth = 256
+	// pipeDeep is how many have to wait for a second pipeline to be worth it.
+	pipeDeep = 128
+	// pipes is how many may be under way at once: more than two only when the last
+	// one is late, since it may hang.
+	pipes = 8
+	// pipeLate is when it is.
+	pipeLate = 20 * time.Millisecond
+)
+
+// A pipe sends the commands of many callers together when there are many: each
+// of them costs a part of a round trip then. With few under way a command goes
+// straight to go-redis, as that costs a single caller least.
+type pipe struct {
+	underway atomic.Int32
+
+	// mu guards the fields below.
+	mu      sync.Mutex
+	queue   []*piped
+	sending int       // pipelines under way
+	since   time.Time // when the last one was begun
+}
+
+// A piped is a command that is sent with others.
+type piped struct {
+	cmd   redis.Cmder
+	brief bool
+	done  chan error // capacity 1
+}
+
+// add puts a command with the others, if there are others. done delivers its
+// outcome.
+func (p *pipe) add(cmd redis.Cmder, brief bool, send func(brief bool, cmds []redis.Cmder)) (done <-chan error, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.sending == 0 && p.underway.Load() <= pipeFrom {
+		return nil, false
+	}
+	j := &piped{cmd, brief, make(chan error, 1)}
+	p.queue = append(p.queue, j)
+	if p.sending == 0 || p.sending == 1 && len(p.queue) >= pipeDeep || p.sending < pipes && time.Since(p.since) > pipeLate {
+		p.sending++
+		p.since = time.Now()
+		go p.send(send)
+	}
+	return j.done, true
+}
+
+// take returns the commands to send next; none when this sender is done.
+func (p *pipe) take() []*piped {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := min(len(p.queue), pipeDepth)
+	if n == 0 {
+		p.sending--
+		return nil
+	}
+	batch := p.queue[:n:n]
+	p.queue = p.queue[n:]
+	p.since = time.Now()
+	return batch
+}
+
+// send sends what there is until there is nothing.
+func (p *pipe) send(send func(brief bool, cmds []redis.Cmder)) {
+	for {
+		batch := p.take()
+		if batch == nil {
+			return
+		}
+		cmds := make([]redis.Cmder, len(batch))
+		brief := false
+		for i, j := range batch {
+			cmds[i] = j.cmd
+			brief = brief || j.brief
+		}
+		send(brief, cmds)
+		for _, j := range batch {
+			j.done <- j.cmd.Err()
+		}
+	}
+}
+
+// together sends commands in one pipeline. Their outcomes are in them.
+func (e *Engine) together(brief bool, cmds []redis.Cmder) {
+	// Nobody's context bounds it, since it is everybody's: go-redis's timeouts do.
+	ctx := context.Background()
+	rdb := redis.Pipeliner(nil)
+	if c, ok := e.brief.(*redis.Client); ok && brief {
+		rdb = c.Pipeline()
+	} else {
+		rdb = e.rdb.Pipeline()
+	}
+	for _, cmd := range cmds {
+		_ = rdb.Process(ctx, cmd)
+	}
+	_, _ = rdb.Exec(ctx)
+}

@@ -1,0 +1,133 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func pipedCmd(n int) redis.Cmder { return redis.NewCmd(context.Background(), "cmd", n) }
+
+// held is a sender that keeps each pipeline until it is let go.
+type heldSender struct {
+	begun chan []redis.Cmder
+	let   chan error
+}
+
+func newHeldSender() *heldSender {
+	return &heldSender{begun: make(chan []redis.Cmder, 100), let: make(chan error)}
+}
+
+func (h *heldSender) send(_ bool, cmds []redis.Cmder) {
+	h.begun <- cmds
+	err := <-h.let
+	for _, c := range cmds {
+		c.SetErr(err)
+	}
+}
+
+// busy is a pipe with so many commands under way that the next are sent
+// together.
+func busy() *pipe {
+	p := new(pipe)
+	p.underway.Store(pipeFrom + 1)
+	return p
+}
+
+func TestPipeIsLeftAloneByFew(t *testing.T) {
+	p := new(pipe)
+	p.underway.Store(pipeFrom)
+	_, ok := p.add(pipedCmd(1), false, nil)
+	assert.False(t, ok)
+}
+
+func TestPipeGathersWhileOneIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, p := newHeldSender(), busy()
+		first, ok := p.add(pipedCmd(0), false, h.send)
+		require.True(t, ok)
+		assert.Len(t, <-h.begun, 1)
+		p.underway.Store(0) // few again; but one that is under way gathers all
+		var dones []<-chan error
+		for i := range 10 {
+			done, ok := p.add(pipedCmd(i), false, h.send)
+			require.True(t, ok)
+			dones = append(dones, done)
+		}
+		synctest.Wait()
+		assert.Empty(t, h.begun, "a second pipeline was begun")
+		h.let <- nil
+		require.NoError(t, <-first)
+		assert.Len(t, <-h.begun, 10)
+		fails := errors.New("connection reset")
+		h.let <- fails
+		for _, done := range dones {
+			assert.Equal(t, fails, <-done)
+		}
+		synctest.Wait()
+		_, ok = p.add(pipedCmd(1), false, h.send)
+		assert.False(t, ok, "the pipe did not come to rest")
+	})
+}
+
+// One pipeline that hangs on a dead connection holds up nobody else for longer
+// than pipeLate.
+func TestPipeGoesRoundOneThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, p := newHeldSender(), busy()
+		_, ok := p.add(pipedCmd(0), false, h.send)
+		require.True(t, ok)
+		<-h.begun
+		for i := range 20 * pipes {
+			time.Sleep(pipeLate + time.Millisecond)
+			_, ok := p.add(pipedCmd(i), false, h.send)
+			require.True(t, ok)
+		}
+		synctest.Wait()
+		assert.Len(t, h.begun, pipes-1, "pipelines under way besides the first")
+		for len(h.begun) > 0 || p.sending > 0 {
+			h.let <- nil
+			synctest.Wait()
+			for len(h.begun) > 0 {
+				<-h.begun
+			}
+		}
+	})
+}
+
+func TestPipeIsBoundedInDepth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, p := newHeldSender(), busy()
+		sizes := map[int]int{}
+		for i := range 3*pipeDepth + 1 {
+			_, ok := p.add(pipedCmd(i), false, h.send)
+			require.True(t, ok)
+			if i == 0 {
+				synctest.Wait() // the first is under way alone
+			}
+		}
+		for range 100 {
+			synctest.Wait()
+			for len(h.begun) > 0 {
+				sizes[len(<-h.begun)]++
+			}
+			if p.sending == 0 {
+				break
+			}
+			h.let <- nil
+		}
+		sum := 0
+		for n, times := range sizes {
+			assert.LessOrEqual(t, n, pipeDepth)
+			sum += n * times
+		}
+		assert.Equal(t, 3*pipeDepth+1, sum, fmt.Sprint(sizes))
+	})
+}
