@@ -37,6 +37,7 @@ func New(rdb redis.UniversalClient, opts ...Option) *Client {
 		WatchdogTimeout: 30 * time.Second,
 		UnlockTimeout:   3 * time.Second,
 		Recheck:         5 * time.Second,
+		HandOver:        10 * time.Millisecond,
 		PubSub:          pubsub.Plain,
 		Verb:            "PUBLISH",
 		Logger:          slog.New(slog.DiscardHandler),

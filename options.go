@@ -96,6 +96,17 @@ func WithRecheck(d time.Duration) Option {
 	return optionFunc(func(c *engine.Config) { c.Recheck = d })
 }
 
+// WithHandOver sets how long a lock may pass between waiters of this client
+// before those of others have their turn. A lock that is unlocked while others
+// of its process wait goes to the next of them, without a word to Redis where
+// that can be; at the end of the slice, counted from the grant by Redis, it is
+// unlocked for everybody. Fair and spinning locks are never passed on like that.
+// 0 turns it off. Default: 10 ms.
+func WithHandOver(slice time.Duration) Option {
+	positive("WithHandOver", slice, 0)
+	return optionFunc(func(c *engine.Config) { c.HandOver = slice })
+}
+
 // WithLogger sets where the client logs what no error can carry: a renewal that
 // failed and is tried again, a Redis channel that is denied. Default: nowhere.
 func WithLogger(l *slog.Logger) Option {

@@ -36,6 +36,8 @@ var (
 	rlockAcquire string
 	//go:embed rlock/release.lua
 	rlockRelease string
+	//go:embed rlock/pass.lua
+	rlockPass string
 	//go:embed rlock/renew.lua
 	rlockRenew string
 	//go:embed rlock/force.lua
@@ -47,6 +49,9 @@ var (
 	RLockAcquire = newScript("rlock/acquire", rlockAcquire)
 	// RLockRelease brings a hold count down; see rlock/release.lua.
 	RLockRelease = newScript("rlock/release", rlockRelease)
+	// RLockPass gives the lock back and takes it for another holder; see
+	// rlock/pass.lua.
+	RLockPass = newScript("rlock/pass", rlockPass)
 	// RLockRenew extends the leases of many locks; see rlock/renew.lua.
 	RLockRenew = newScript("rlock/renew", rlockRenew)
 	// RLockForce frees the lock whoever holds it; see rlock/force.lua.

@@ -39,6 +39,8 @@ func (s *scripts) spec(name string, cfg config) *engine.Spec {
 		Channel:      s.channel,
 		Poll:         cfg.poll(),
 		NonReentrant: cfg.nonReentrant,
+		HandsOn:      !cfg.spin,
+		Fenced:       cfg.fenced,
 		Keys:         []string{s.key, engine.LabelKey(s.key, ""), s.channel},
 		Scripts:      s,
 	}
@@ -106,8 +108,11 @@ var acquireVerdicts = map[int64]engine.Verdict{
 	1: engine.Granted, 0: engine.Refused, -1: engine.Gone, -2: engine.Late,
 }
 
-// Release runs rlock/release.
+// Release runs rlock/release, or rlock/pass when there is an heir.
 func (s *scripts) Release(ctx context.Context, e *engine.Engine, r *engine.Return) (engine.Verdict, error) {
+	if r.Heir != nil {
+		return s.pass(ctx, e, r)
+	}
 	keys, args := 1, s.args(9)
 	if r.Label != "" {
 		keys, args = keys+1, append(args, engine.LabelKey(s.key, r.Holder))
@@ -136,6 +141,30 @@ func (s *scripts) Release(ctx context.Context, e *engine.Engine, r *engine.Retur
 
 var releaseVerdicts = map[int64]engine.Verdict{
 	1: engine.Granted, 2: engine.Already, -1: engine.Gone, -2: engine.Late,
+}
+
+// pass runs rlock/pass.
+func (s *scripts) pass(ctx context.Context, e *engine.Engine, r *engine.Return) (engine.Verdict, error) {
+	keys, args := 1, s.args(9)
+	if s.token != "" {
+		keys, args = keys+1, append(args, s.token)
+	}
+	args = append(args, r.Holder, r.Heir.Holder, r.Heir.Count, r.Heir.Lease.Milliseconds(), r.Deadline.NotAfter, r.Deadline.Ahead)
+	if s.token != "" {
+		args = append(args, 1)
+	}
+	reply, err := e.Eval(ctx, lua.RLockPass, keys, args)
+	if err != nil {
+		return 0, err
+	}
+	if len(reply.Ints) == 3 {
+		if verdict, ok := releaseVerdicts[reply.Ints[0]]; ok {
+			e.Learn(reply, reply.Ints[1])
+			r.Given, r.Token = verdict == engine.Granted, reply.Ints[2]
+			return verdict, nil
+		}
+	}
+	return 0, engine.Unexpected(lua.RLockPass, reply.Ints)
 }
 
 // RenewKind names rlock/renew.

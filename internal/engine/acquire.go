@@ -119,7 +119,7 @@ func (c *claim) acquire(ctx context.Context, bounded bool) error {
 			if c.queues {
 				err = c.untilTurn(ctx, p)
 			} else {
-				err = c.engine.lines.Until(ctx, c.spec.Line, c, &p)
+				err = c.waited(&p, c.engine.lines.Until(ctx, c.spec.Line, c, &p))
 			}
 		}
 		switch {
@@ -130,6 +130,15 @@ func (c *claim) acquire(ctx context.Context, bounded bool) error {
 		}
 		return err
 	}
+}
+
+// waited notes how a wait has ended: a failed one may have been given the lock
+// by whoever gave it back.
+func (c *claim) waited(p *wait.Policy, err error) error {
+	if err != nil && p.Pledged {
+		c.doubt(0, returnBound)
+	}
+	return err
 }
 
 // Try asks Redis once for one hold more than the holder has.
@@ -168,7 +177,11 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 	lease := c.lease()
 	bound := c.bound(ctx)
 	sent, dl := e.now(), e.deadline(bound)
-	c.req = Request{Holder: ent.field, Count: count + 1, Lease: lease, Label: c.cfg.Label, Waits: c.waiting, Deadline: dl}
+	field := ent.field
+	if count > 0 {
+		field = ent.standing()
+	}
+	c.req = Request{Holder: field, Count: count + 1, Lease: lease, Label: c.cfg.Label, Waits: c.waiting, Deadline: dl}
 	if c.queues {
 		c.req.Wait, c.queued = c.queueWait(), true
 	}

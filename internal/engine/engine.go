@@ -27,6 +27,7 @@ type Config struct {
 	PubSub          pubsub.Mode
 	Verb            string // how scripts publish: PUBLISH, SPUBLISH or BOTH
 	Recheck         time.Duration
+	HandOver        time.Duration // the slice in which a lock is handed on; 0: it is not
 	Logger          *slog.Logger
 	Hooks           Hooks
 	Clock           watchdog.Clock // nil: this machine's
@@ -53,6 +54,7 @@ type Engine struct {
 	lines    *wait.Lines
 	entries  entries
 	leases   leases
+	chains   chains
 	tickets  tickets
 	gate     gate
 	bounds   bounds

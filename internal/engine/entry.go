@@ -43,6 +43,10 @@ type entry struct {
 	// Guarded by ops: what the last release has to know.
 	label   string
 	atLeast time.Time // until when the lock stays closed, whatever happens
+	// Guarded by ops: until when the lock may be handed on in this process, and
+	// what was left of the window of what was given up last.
+	slice time.Time
+	left  watchdog.Window
 
 	// mu guards the fields below.
 	mu    sync.Mutex
@@ -50,6 +54,8 @@ type entry struct {
 	holds []*Hold        // that make up the count, oldest first
 	taken chan struct{}  // closed when count becomes positive; made on demand
 	item  *watchdog.Item // watched while count is positive
+	// chain is set while another field than ours stands in Redis for what we have.
+	chain *chain
 	// ghosts is until when a request without an answer may be carried out.
 	ghosts time.Time
 	room   watchdog.Item // for the first item: most entries have no other
@@ -265,6 +271,9 @@ func (ent *entry) grant(parent context.Context, s *Spec, cfg LockConfig, g Grant
 		return nil
 	}
 	first := ent.count == 0
+	if first {
+		ent.chain = g.chain
+	}
 	ent.holds = append(ent.holds, h)
 	plan := ent.planLocked(h.since)
 	if first {
@@ -286,7 +295,10 @@ func (ent *entry) grant(parent context.Context, s *Spec, cfg LockConfig, g Grant
 	}
 	ent.count = count
 	if first {
-		ent.label, ent.atLeast = "", time.Time{}
+		ent.label, ent.atLeast, ent.slice = "", time.Time{}, g.slice
+		if g.slice.IsZero() {
+			ent.slice = h.since.Add(ent.engine.cfg.HandOver)
+		}
 	}
 	if cfg.Label != "" {
 		ent.label = cfg.Label

@@ -2,13 +2,11 @@ package engine
 
 import (
 	"context"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/wait"
-	"github.com/latchkey-go/latchkey/internal/watchdog"
 )
 
 // A Queue runs the scripts of a queue in Redis in which waiters stand.
@@ -59,10 +57,7 @@ func (e *Engine) Keeping(timeout time.Duration) (every, alive time.Duration) {
 func (c *claim) untilTurn(ctx context.Context, p wait.Policy) error {
 	q := c.queue(p)
 	err := c.engine.lines.UntilTurn(ctx, c.spec.Line, c, q)
-	if err != nil && q.Pledged {
-		c.doubt(0, returnBound)
-	}
-	return err
+	return c.waited(&q.Policy, err)
 }
 
 // queue is how c waits in its queue.
@@ -113,67 +108,6 @@ func (e *Engine) keepQueue(ctx context.Context, s *Spec, ids []string) (lost []s
 func (e *Engine) turn(s *Spec, id string) {
 	if id != "" && !e.lines.Tell(s.Line, id) {
 		e.stray(s, id)
-	}
-}
-
-// An heir is the waiter of this client to whom a lock goes on as it is given
-// back, if it is the next one in the queue: by the same script, so that the
-// waiter need not ask. Its entry's ops are with whoever gives back.
-type heir struct {
-	wait.Pledge
-	claim *claim
-	req   Request
-}
-
-// heir returns the one who may get s when it is given back.
-func (e *Engine) heir(s *Spec) *heir {
-	if s.Queue == nil {
-		return nil
-	}
-	select {
-	case <-e.gate.closed:
-		return nil
-	default:
-	}
-	pl, ok := e.lines.Pledge(s.Line)
-	if !ok {
-		return nil
-	}
-	c := pl.Claim.(*claim)
-	select {
-	case <-c.entry.ops:
-	default:
-		pl.Drop()
-		return nil
-	}
-	if c.entry.counted() > 0 || time.Now().Before(c.entry.settles) || c.cfg.Label != "" {
-		c.entry.unlockOps()
-		pl.Drop()
-		return nil
-	}
-	return &heir{pl, c, Request{Holder: c.entry.field, Count: 1, Lease: c.lease(), Wait: c.queueWait()}}
-}
-
-// settle tells the heir what has become of the request that was sent at a time.
-func (h *heir) settle(sent watchdog.Instant, given bool, v Verdict, err error) {
-	c := h.claim
-	switch {
-	case given:
-		h.Keep(func() {
-			c.hold = c.entry.grant(c.ctx, c.spec, c.cfg, Grant{}, 1, watchdog.NewWindow(sent, h.req.Lease))
-			if c.doubts > 0 {
-				c.entry.haunt(c.until)
-			}
-		})
-	case Sort(err) == Maybe, err == nil && v == Gone: // an earlier run may have given it
-		h.Doubt()
-	default:
-		h.Drop()
-	}
-	c.entry.unlockOps()
-	if given {
-		// The caller has what it wanted; the heir is what others wait for.
-		runtime.Gosched()
 	}
 }
 

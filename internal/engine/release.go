@@ -90,7 +90,7 @@ func (h *Hold) giveUp() (target int, trusted bool, err error) {
 	h.endLocked(released, context.Canceled)
 	last := ent.count == 0
 	if last {
-		e.watchdog.Remove(ent.item)
+		ent.left = e.watchdog.Take(ent.item)
 	} else {
 		e.watchdog.Change(ent.item, watchdog.Window{}, ent.planLocked(time.Now()))
 	}
@@ -107,32 +107,47 @@ func (h *Hold) giveUp() (target int, trusted bool, err error) {
 func (h *Hold) giveBack(ctx cleanup, target int, trusted bool) error {
 	e, ent, s := h.entry.engine, h.entry, h.spec
 	ret := &h.ret
-	*ret = Return{Holder: ent.field, Count: target, Label: ent.label}
+	*ret = Return{Holder: ent.standing(), Count: target, Label: ent.label}
 	if left := ent.lingers(); target == 0 && left >= time.Millisecond {
 		// The key lapses by itself, in the name of a holder that nobody is: this
 		// one may ask again and must be refused like anybody else.
 		ret.Linger, ret.LingerAs = left, e.HolderID(NewHolder())+s.Suffix
 	}
+	if target == 0 && ret.Linger == 0 && trusted && h.handOver() {
+		ent.unlockOps()
+		return nil
+	}
 	var last error
+	heirs := target == 0 && ret.Linger == 0
 	maybe := !trusted // an earlier request may have been carried out
 	retry := newRetrier(e.cfg.UnlockTimeout)
 	for {
 		var next *heir
-		if target == 0 && ret.Linger == 0 && !maybe {
-			if next = e.heir(s); next != nil {
+		if heirs && !maybe {
+			if next = e.heir(s, ent.slice); next != nil {
 				ret.Heir = &next.req
 			}
 		}
 		sent := e.now()
 		v, err := e.returnOnce(ctx, ent, s, ret)
 		if next != nil {
-			next.settle(sent, ret.Given, v, err)
+			next.settle(sent, ret, ent.slice, v, err)
 			ret.Heir = nil
+			if heirs = err == nil; Sort(err) == Never {
+				continue // without one it may be allowed
+			}
+		}
+		if other, ok := ent.otherField(); ok && err == nil && v == Gone && ret.Holder != other {
+			ret.Holder = other
+			continue
 		}
 		switch {
 		case err == nil && (v == Granted || v == Already), err == nil && v == Gone && maybe:
 			if !trusted {
 				h.mark(released)
+			}
+			if target == 0 {
+				ent.unchain()
 			}
 			ent.unlockOps()
 			return nil
@@ -162,13 +177,13 @@ func (h *Hold) giveBack(ctx cleanup, target int, trusted bool) error {
 
 // returnOnce sends one request to give back.
 func (e *Engine) returnOnce(ctx cleanup, ent *entry, s *Spec, ret *Return) (Verdict, error) {
-	if !ent.fresh {
+	if ret.Deadline = (Deadline{}); !ent.fresh || ret.Heir != nil && s.Queue == nil {
 		ret.Deadline = e.deadline(returnBound)
 	}
 	if at, ok := ctx.Deadline(); ok && time.Until(at) < returnBound {
 		ctx.brief = false // it could outlast the unlock timeout
 	}
-	ret.Next, ret.Given = "", false
+	ret.Next, ret.Given, ret.Token = "", false, 0
 	if !ctx.brief || e.brief == nil {
 		once, cancel := context.WithTimeout(ctx, returnBound)
 		defer cancel()

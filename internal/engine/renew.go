@@ -76,7 +76,7 @@ func (ent *entry) renewal(lease time.Duration) (*Spec, Renewal) {
 		return nil, Renewal{}
 	}
 	s := ent.holds[0].spec
-	r := Renewal{Key: s.Key, Holder: ent.field, Count: ent.count, Lease: lease}
+	r := Renewal{Key: s.Key, Holder: ent.standingLocked(), Count: ent.count, Lease: lease}
 	for _, h := range ent.holds {
 		if h.cfg.Label != "" {
 			r.Label = h.cfg.Label

@@ -38,6 +38,10 @@ type Spec struct {
 	NoUpgrade bool
 	// Poll is how to wait where there are no wake-ups.
 	Poll wait.Backoff
+	// HandsOn is set for a lock that may go from one waiter of this client to the
+	// next when it is given back; Fenced, for one that takes a token each time.
+	HandsOn bool
+	Fenced  bool
 	// NonReentrant refuses an acquire by the present holder.
 	NonReentrant bool
 	// Queue is set for a lock whose waiters stand in a queue in Redis. Then Line
@@ -93,6 +97,9 @@ type Grant struct {
 	Token   int64
 	Ticket  int64  // see wait.Answer
 	Next    string // see wait.Answer
+
+	chain *chain    // of hand-overs in memory, whose field stands in Redis
+	slice time.Time // until when it may be handed on; zero: as if granted just now
 }
 
 // A Verdict is what a script said.
@@ -115,9 +122,10 @@ type Return struct {
 	Linger   time.Duration // at 0: stay closed for that long, in the name of
 	LingerAs string        // this holder
 	Deadline Deadline
-	Heir     *Request // with a queue: to have the lock if it is the next one
+	Heir     *Request // to have the lock; with a queue, if it is the next one
 	Next     string   // set by Release: the waiter of this client whose turn it is now
 	Given    bool     // set by Release: the heir has it
+	Token    int64    // set by Release: its fencing token
 }
 
 // A Renewal is one lock of a batch.

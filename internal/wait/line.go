@@ -38,9 +38,13 @@ type place struct {
 	line       *line
 	claim      Claim
 	number     uint64 // grows from the head to the tail
-	gone       bool   // no longer in the line; guarded by Lines.mu
 	prev, next *place
-	turn       chan turn // capacity 1, made only for those who find others before them
+	turn       chan turn // capacity 1, made only for those who have to wait
+
+	// guarded by Lines.mu
+	gone    bool // no longer in the line
+	asks    bool // it is asking, or is about to
+	pledged bool // see Pledge
 }
 
 // A turn is what the head of a line is told when it becomes the head.
@@ -67,7 +71,7 @@ func (ls *Lines) join(key string, c Claim) *place {
 	l.joined++
 	p := &place{line: l, claim: c, number: l.joined, prev: l.tail}
 	if l.tail == nil {
-		l.head = p
+		l.head, p.asks = p, true
 	} else {
 		p.turn = make(chan turn, 1)
 		l.tail.next = p
@@ -85,22 +89,99 @@ func (ls *Lines) leave(p *place, t turn) bool {
 		ls.mu.Unlock()
 		return false
 	}
-	l := p.line
-	wasHead := l.head == p
-	l.takeOut(p)
-	var hints Hints
-	switch {
-	case l.head == nil:
-		delete(ls.lines, l.key)
-		hints = l.hints
-	case wasHead:
-		l.head.turn <- t // never blocks: a place becomes the head once
-	}
+	hints := ls.remove(p, t)
 	ls.mu.Unlock()
 	if hints != nil {
 		hints.Close()
 	}
 	return true
+}
+
+// remove takes p out of its line. If p was the head, the next one becomes it and
+// is told t. It returns the hints that nobody needs any more, to be closed. The
+// caller has Lines.mu.
+func (ls *Lines) remove(p *place, t turn) (unused Hints) {
+	l := p.line
+	wasHead := l.head == p
+	l.takeOut(p)
+	switch {
+	case l.head == nil:
+		delete(ls.lines, l.key)
+		return l.hints
+	case wasHead:
+		l.head.asks = !t.asleep
+		l.head.turn <- t // never blocks: a place becomes the head once
+	}
+	return nil
+}
+
+// stir notes that p, the head, is about to ask. It returns false when p has been
+// granted the thing instead.
+func (ls *Lines) stir(p *place) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	p.asks = true
+	return !p.gone
+}
+
+// rest notes that p, the head, has asked and waits.
+func (ls *Lines) rest(p *place) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	p.asks = false
+	if p.turn == nil {
+		p.turn = make(chan turn, 1)
+	}
+}
+
+// PledgeHead returns a pledge for the head of the line for key; false when there
+// is nobody, or it is asking, or somebody else has pledged already.
+func (ls *Lines) PledgeHead(key string) (Pledge, bool) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l := ls.lines[key]
+	if l == nil || l.head.asks || l.head.pledged {
+		return Pledge{}, false
+	}
+	l.head.pledged = true
+	return Pledge{l.head.claim, ls, l.head}, true
+}
+
+func (ls *Lines) hasPledge(p *place) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return p.pledged
+}
+
+func (p *place) drop() { p.pledged = false }
+
+func (p *place) doubt() { p.tell(turn{}) }
+
+// keep has p leave its line; the next one need not ask before after is over.
+func (p *place) keep(ls *Lines, after time.Duration, know func()) bool {
+	ls.mu.Lock()
+	if p.gone {
+		ls.mu.Unlock()
+		return false
+	}
+	hints := ls.remove(p, turn{asleep: true, after: after})
+	ls.mu.Unlock()
+	if hints != nil {
+		hints.Close()
+	}
+	know()
+	p.tell(turn{granted: true})
+	return true
+}
+
+// tell gives p, a head that does not ask, a turn in place of one that it has not
+// taken yet.
+func (p *place) tell(t turn) {
+	select {
+	case <-p.turn:
+	default:
+	}
+	p.turn <- t
 }
 
 // takeOut takes p from the list of places. The caller has Lines.mu.
@@ -169,14 +250,16 @@ func (ls *Lines) dismiss(places []*place, served int, settled bool) {
 	}
 }
 
-// listen returns the hints of the line, opening them for its first sleeper.
-// Only the head of the line calls it.
-func (ls *Lines) listen(l *line, open func() Hints) Hints {
-	if l.hints == nil {
-		h := open()
-		ls.mu.Lock()
-		l.hints = h
-		ls.mu.Unlock()
+// listen returns the hints of the line of p, its head, opening them for the first
+// one who sleeps; nil when p has left the line. open must not block.
+func (ls *Lines) listen(p *place, open func() Hints) Hints {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if p.gone {
+		return nil
 	}
-	return l.hints
+	if p.line.hints == nil {
+		p.line.hints = open()
+	}
+	return p.line.hints
 }

@@ -20,9 +20,6 @@ type Queue struct {
 	// Stray is called with a waiter of this client whose turn it is, and who is
 	// not here.
 	Stray func(id string)
-	// Pledged is set when the wait has failed and the thing may yet be given to
-	// the waiter: see Lines.Pledge.
-	Pledged bool
 }
 
 const (
@@ -195,15 +192,7 @@ func (ls *Lines) Sits(key, id string) bool {
 	return p != nil && p.seats[id] != nil
 }
 
-// A Pledge is the intention to give the thing to the first of a party, by one of
-// the same client who gives it back.
-type Pledge struct {
-	Claim Claim
-	lines *Lines
-	seat  *seat
-}
-
-// Pledge returns one for the first of the party for key; false when there is
+// Pledge returns a pledge for the first of the party for key; false when there is
 // nobody, or somebody else is about to.
 func (ls *Lines) Pledge(key string) (Pledge, bool) {
 	ls.mu.Lock()
@@ -216,35 +205,27 @@ func (ls *Lines) Pledge(key string) (Pledge, bool) {
 	return Pledge{p.first.claim, ls, p.first}, true
 }
 
-// Drop ends a pledge of which nothing has come.
-func (pl Pledge) Drop() {
-	pl.lines.mu.Lock()
-	pl.seat.pledged = false
-	pl.lines.mu.Unlock()
+func (st *seat) drop() { st.pledged = false }
+
+func (st *seat) doubt() {
+	st.turn = true
+	st.nudge()
 }
 
-// Doubt ends a pledge of which nobody knows what has come: the waiter asks.
-func (pl Pledge) Doubt() {
-	pl.lines.mu.Lock()
-	pl.seat.turn = true
-	pl.seat.nudge()
-	pl.lines.mu.Unlock()
-}
-
-// Keep ends a pledge that was kept. know is called to tell the claim, unless its
-// wait has failed meanwhile: it takes care of what it was given then.
-func (pl Pledge) Keep(know func()) {
-	pl.lines.mu.Lock()
-	if pl.seat.gone {
-		pl.lines.mu.Unlock()
-		return
+// keep leaves st in its party, from which it takes itself out.
+func (st *seat) keep(ls *Lines, _ time.Duration, know func()) bool {
+	ls.mu.Lock()
+	if st.gone {
+		ls.mu.Unlock()
+		return false
 	}
 	given := make(chan struct{})
-	pl.seat.given = given
-	pl.seat.nudge()
-	pl.lines.mu.Unlock()
+	st.given = given
+	st.nudge()
+	ls.mu.Unlock()
 	know()
 	close(given)
+	return true
 }
 
 // UntilTurn is Until for a queue that stands in Redis: everybody asks once, and

@@ -269,7 +269,7 @@ func TestPledge(t *testing.T) {
 		p.Drop()
 		p, _ = ls.Pledge("key")
 		known := false
-		p.Keep(func() {
+		p.Keep(0, func() {
 			cancel() // in the same moment
 			synctest.Wait()
 			known = true
@@ -287,7 +287,7 @@ func TestPledge(t *testing.T) {
 		require.True(t, ok)
 		cancel()
 		require.ErrorIs(t, (<-c).err, context.Canceled)
-		p.Keep(func() { t.Error("it has gone") })
+		p.Keep(0, func() { t.Error("it has gone") })
 		require.Zero(t, ls.Waiting())
 	})
 }

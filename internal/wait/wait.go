@@ -138,6 +138,9 @@ type Policy struct {
 	Slept func()
 	// Missed is called when a recheck found what a hint should have told.
 	Missed func()
+	// Pledged is set when the wait has failed and the thing may yet be given to
+	// the waiter: see Pledge.
+	Pledged bool
 }
 
 // slack is added to the rest of a lease before asking again, so that a key that
@@ -157,37 +160,66 @@ func (ls *Lines) Until(ctx context.Context, key string, c Claim, p *Policy) (err
 	var next turn
 	defer func() { // Try may panic
 		w.stop()
-		ls.leave(pl, next)
+		left := ls.leave(pl, next)
+		switch {
+		case err == nil:
+		case left:
+			p.Pledged = ls.hasPledge(pl)
+		default: // it was granted in the same moment
+			w.take()
+			err = nil
+		}
 	}()
+	if next, err = w.wait(ctx, c); errors.Is(err, errGiven) {
+		return nil
+	}
+	return err
+}
 
+// errGiven ends a wait whose claim was granted by somebody else.
+var errGiven = errors.New("wait: given")
+
+// wait waits for the turn of w and then asks and sleeps until it is granted, and
+// returns what the next one is told.
+func (w *waiter) wait(ctx context.Context, c Claim) (next turn, err error) {
+	ls, p := w.lines, w.policy
 	t, err := w.await(ctx)
 	switch {
-	case t.granted:
-		return nil
 	case err != nil:
-		if !ls.leave(pl, turn{}) {
-			return nil // it was granted in the same moment
-		}
-		return err
+		return turn{}, err
+	case t.granted:
+		return turn{}, errGiven
 	}
 	ans := Answer{After: t.after}
 	for {
 		if !t.asleep {
+			if !ls.stir(w.place) {
+				w.take()
+				return turn{}, errGiven
+			}
 			ans, err = w.ask(ctx, c)
 			if err != nil {
-				return err
+				return turn{}, err
 			}
 			if ans.Granted {
-				next = turn{asleep: p.Exclusive || ans.Last, after: ans.After}
 				if w.timedOut && p.Missed != nil {
 					p.Missed()
 				}
-				return nil
+				return turn{asleep: p.Exclusive || ans.Last, after: ans.After}, nil
 			}
 		}
 		t.asleep = false
 		if err := w.sleep(ctx, ans); err != nil {
-			return err
+			return turn{}, err
+		}
+	}
+}
+
+// take waits until the claim knows what it was given.
+func (w *waiter) take() {
+	for t := range w.place.turn {
+		if t.granted {
+			return
 		}
 	}
 }
@@ -261,12 +293,23 @@ func (w *waiter) sleep(ctx context.Context, ans Answer) error {
 	}
 	var hints <-chan struct{}
 	d, recheck := w.length(ans, &hints)
+	if d == 0 {
+		w.take()
+		return errGiven
+	}
 	if w.timer == nil {
 		w.timer = time.NewTimer(d)
 	} else {
 		w.timer.Reset(d)
 	}
+	w.lines.rest(w.place)
 	select {
+	case t := <-w.place.turn:
+		w.timedOut = false
+		if t.granted {
+			return errGiven
+		}
+		return nil
 	case <-hints:
 		w.timedOut = false
 		return nil
@@ -285,7 +328,8 @@ func (w *waiter) sleep(ctx context.Context, ans Answer) error {
 }
 
 // length says how long to sleep at most, sets the hints to listen to, and says
-// whether the end of that sleep is a recheck: one that should find nothing.
+// whether the end of that sleep is a recheck: one that should find nothing. It
+// returns 0 when the claim has been granted meanwhile.
 func (w *waiter) length(ans Answer, hints *<-chan struct{}) (d time.Duration, recheck bool) {
 	if ans.Again > 0 {
 		// The refusal was a failure to ask: the hints have nothing to say to it.
@@ -294,7 +338,10 @@ func (w *waiter) length(ans Answer, hints *<-chan struct{}) (d time.Duration, re
 	p := w.policy
 	live, dead := false, true
 	if p.Listen != nil {
-		h := w.lines.listen(w.place.line, p.Listen)
+		h := w.lines.listen(w.place, p.Listen)
+		if h == nil {
+			return 0, false
+		}
 		*hints, live, dead = h.C(), h.Live(), h.Dead()
 	}
 	switch {

@@ -157,6 +157,14 @@ func (w *Watchdog) Remove(it *Item) bool {
 	return w.removeLocked(it)
 }
 
+// Take is Remove that returns the window of it.
+func (w *Watchdog) Take(it *Item) Window {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.removeLocked(it)
+	return it.window
+}
+
 func (w *Watchdog) removeLocked(it *Item) bool {
 	if it.index == 0 {
 		return false

@@ -1,0 +1,328 @@
+package engine
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/wait"
+	"github.com/latchkey-go/latchkey/internal/watchdog"
+)
+
+// A lock that is given back while others of this client wait for it goes on to
+// the next of them for as long as a slice lasts: in memory, so that Redis hears
+// nothing of it, or, where Redis has a part in it, by one script that gives back
+// and takes. At the end of the slice it is given back in the ordinary way, and
+// the waiters of other clients have their turn.
+
+// chains are the locks of which Redis shows a holder who has handed on.
+type chains struct {
+	// mu guards the field below.
+	mu sync.Mutex
+	m  map[string]*chain // by main key
+}
+
+// A chain is a series of hand-overs in memory. The field of its first holder
+// stands in Redis for all who follow. That holder was made for one acquisition
+// and never comes back, so nobody else can mean that field.
+type chain struct {
+	key   string
+	stand string
+	slice time.Time // when it ends
+	timer *time.Timer
+
+	// mu guards the fields below.
+	mu     sync.Mutex
+	last   *entry // who has the lock now
+	spec   *Spec
+	unsure bool // either the stand or the field of last stands in Redis
+}
+
+// catchUpAfter is how long after its slice the field of a chain is brought up to
+// date, if the last holder has the lock yet.
+const catchUpAfter = 15 * time.Millisecond
+
+// handsOn reports whether s may be handed on, in a slice that ends then.
+func (e *Engine) handsOn(s *Spec, slice time.Time) bool {
+	return s.HandsOn && e.cfg.HandOver > 0 && time.Now().Before(slice)
+}
+
+// standing returns the field that stands in Redis for what ent has, or gave up
+// last.
+func (ent *entry) standing() string {
+	ent.mu.Lock()
+	defer ent.mu.Unlock()
+	return ent.standingLocked()
+}
+
+func (ent *entry) standingLocked() string {
+	if ent.chain != nil {
+		return ent.chain.stand
+	}
+	return ent.field
+}
+
+// bare returns the request of c if it asks for nothing but the lock, for as long
+// as the watchdog renews it.
+func (c *claim) bare() bool {
+	return c.cfg.Lease == 0 && c.cfg.MaxHold == 0 && c.cfg.AtLeast == 0 && !c.spec.Fenced
+}
+
+// handOver gives what h has given up to the next waiter in memory. The caller has
+// the entry's ops.
+func (h *Hold) handOver() bool {
+	e, ent, s := h.entry.engine, h.entry, h.spec
+	if !e.handsOn(s, ent.slice) || s.Fenced || ent.label != "" {
+		return false
+	}
+	ent.mu.Lock()
+	ch := ent.chain
+	nobodys := ch != nil || ent.fresh && ent.ghosts.IsZero()
+	ent.mu.Unlock()
+	// The next one must have enough left of the lease for a renewal to fail.
+	if !nobodys || ent.left.Remaining(e.now()) < e.cfg.WatchdogTimeout/2 {
+		return false
+	}
+	for {
+		next := e.heir(s, ent.slice)
+		if next == nil {
+			return false
+		}
+		c := next.claim
+		if !c.bare() {
+			next.Drop()
+			c.entry.unlockOps()
+			return false
+		}
+		g := Grant{chain: ch, slice: ent.slice}
+		if ch == nil {
+			g.chain = e.newChain(ent, s)
+		}
+		kept := next.Keep(c.lease(), func() {
+			c.hold = c.entry.grant(c.ctx, c.spec, c.cfg, g, 1, ent.left)
+			if c.hold == nil {
+				return
+			}
+			g.chain.passTo(c.entry, c.spec)
+			if c.doubts > 0 {
+				c.entry.haunt(c.until)
+			}
+		})
+		done := kept && c.hold != nil
+		c.entry.unlockOps()
+		if !done && ch == nil {
+			e.endChain(g.chain)
+		}
+		if kept {
+			return done // if not, the window was over, or the client is being closed
+		}
+	}
+}
+
+// newChain returns a chain in which the field of ent stands.
+func (e *Engine) newChain(ent *entry, s *Spec) *chain {
+	ch := &chain{key: s.Key, stand: ent.field, slice: ent.slice}
+	e.chains.mu.Lock()
+	if e.chains.m == nil {
+		e.chains.m = make(map[string]*chain)
+	}
+	e.chains.m[ch.key] = ch
+	e.chains.mu.Unlock()
+	ch.timer = time.AfterFunc(time.Until(ch.slice)+catchUpAfter, func() { e.catchUp(ch) })
+	return ch
+}
+
+// endChain forgets a chain whose stand Redis does not show any more.
+func (e *Engine) endChain(ch *chain) {
+	ch.timer.Stop()
+	e.chains.mu.Lock()
+	if e.chains.m[ch.key] == ch {
+		delete(e.chains.m, ch.key)
+	}
+	e.chains.mu.Unlock()
+}
+
+func (ch *chain) passTo(ent *entry, s *Spec) {
+	ch.mu.Lock()
+	ch.last, ch.spec = ent, s
+	ch.mu.Unlock()
+}
+
+// UpToDate makes Redis show the true holder of s, as far as it is one of this
+// client. Whoever asks Redis about holders calls it before.
+func (e *Engine) UpToDate(s *Spec) {
+	e.chains.mu.Lock()
+	ch := e.chains.m[s.Key]
+	e.chains.mu.Unlock()
+	if ch != nil {
+		e.catchUp(ch)
+	}
+}
+
+// lockLast takes the ops of who has the lock, or had it last.
+func (ch *chain) lockLast(ctx context.Context) (*entry, *Spec) {
+	for {
+		ch.mu.Lock()
+		ent, s := ch.last, ch.spec
+		ch.mu.Unlock()
+		if ent == nil || ent.lockOps(ctx) != nil {
+			return nil, nil
+		}
+		ent.mu.Lock()
+		has := ent.chain == ch
+		ent.mu.Unlock()
+		ch.mu.Lock()
+		last := ch.last == ent
+		ch.mu.Unlock()
+		if has && last {
+			return ent, s
+		}
+		ent.unlockOps()
+		if last {
+			return nil, nil // it was given back, and the holder has come again
+		}
+	}
+}
+
+// catchUp puts the field of who has the lock into the place of the stand.
+func (e *Engine) catchUp(ch *chain) {
+	if !e.gate.enter() {
+		return
+	}
+	defer e.gate.leave()
+	ctx, cancel := context.WithTimeout(e.gate.late, returnBound)
+	defer cancel()
+	ent, s := ch.lockLast(ctx)
+	if ent == nil {
+		return
+	}
+	defer ent.unlockOps()
+	ent.mu.Lock()
+	count := ent.count
+	ent.mu.Unlock()
+	if count == 0 {
+		e.endChain(ch) // given back, or lost
+		return
+	}
+	ret := &Return{
+		Holder: ch.stand, Heir: &Request{Holder: ent.field, Count: count},
+		Deadline: e.deadline(returnBound),
+	}
+	v, err := s.Scripts.Release(cleanup{Context: ctx}, e, ret)
+	switch {
+	case Sort(err) == Maybe:
+		ch.mu.Lock()
+		ch.unsure = true
+		ch.mu.Unlock()
+	case err == nil && ret.Given:
+		ent.mu.Lock()
+		ent.chain = nil
+		ent.mu.Unlock()
+		e.endChain(ch)
+		return
+	case err == nil && v == Gone:
+		e.endChain(ch)
+		ent.gone()
+		return
+	}
+	ch.timer.Reset(returnBound)
+}
+
+// unchain notes that what stood in Redis for ent has been given back.
+func (ent *entry) unchain() {
+	ent.mu.Lock()
+	ch := ent.chain
+	if ent.count > 0 {
+		ch = nil
+	}
+	ent.mu.Unlock()
+	if ch != nil {
+		ent.engine.endChain(ch)
+	}
+}
+
+// otherField returns the field to give back if the one that stands was found gone:
+// it may have been brought up to date by a request without an answer.
+func (ent *entry) otherField() (field string, ok bool) {
+	ent.mu.Lock()
+	ch := ent.chain
+	ent.mu.Unlock()
+	if ch == nil {
+		return "", false
+	}
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ent.field, ch.unsure
+}
+
+// An heir is the waiter of this client to whom a lock goes on as it is given
+// back. Its entry's ops are with whoever gives back.
+type heir struct {
+	wait.Pledge
+	claim *claim
+	req   Request
+}
+
+// heir returns the one who may get s when it is given back: the first one of this
+// client in the queue, or, for a lock without a queue, in the line, while the
+// slice lasts.
+func (e *Engine) heir(s *Spec, slice time.Time) *heir {
+	if s.Queue == nil && !e.handsOn(s, slice) {
+		return nil
+	}
+	select {
+	case <-e.gate.closed:
+		return nil
+	default:
+	}
+	next := e.lines.PledgeHead
+	if s.Queue != nil {
+		next = e.lines.Pledge
+	}
+	pl, ok := next(s.Line)
+	if !ok {
+		return nil
+	}
+	c := pl.Claim.(*claim)
+	select {
+	case <-c.entry.ops:
+	default:
+		pl.Drop()
+		return nil
+	}
+	if c.entry.counted() > 0 || time.Now().Before(c.entry.settles) || c.cfg.Label != "" || c.spec.Fenced != s.Fenced {
+		c.entry.unlockOps()
+		pl.Drop()
+		return nil
+	}
+	h := &heir{pl, c, Request{Holder: c.entry.field, Count: 1, Lease: c.lease()}}
+	if s.Queue != nil {
+		h.req.Wait = c.queueWait()
+	}
+	return h
+}
+
+// settle tells the heir what has become of the request that was sent at a time.
+func (h *heir) settle(sent watchdog.Instant, ret *Return, slice time.Time, v Verdict, err error) {
+	c := h.claim
+	switch {
+	case ret.Given:
+		h.Keep(h.req.Lease, func() {
+			g := Grant{Token: ret.Token, slice: slice}
+			c.hold = c.entry.grant(c.ctx, c.spec, c.cfg, g, 1, watchdog.NewWindow(sent, h.req.Lease))
+			if c.doubts > 0 {
+				c.entry.haunt(c.until)
+			}
+		})
+	case Sort(err) == Maybe, err == nil && v == Gone: // an earlier run may have given it
+		h.Doubt()
+	default:
+		h.Drop()
+	}
+	c.entry.unlockOps()
+	if ret.Given {
+		// The caller has what it wanted; the heir is what others wait for.
+		runtime.Gosched()
+	}
+}
