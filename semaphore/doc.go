@@ -36,7 +36,9 @@
 //
 // Taking free permits is one round trip and one command, giving them back
 // another. A waiter's client subscribes once, however many wait, and one command
-// asks for up to 32 of them. On redis-cli a semaphore with 3 permits looks like
+// asks for up to 32 of them. Permits that are released while others of the same
+// client wait go to them in memory, for up to 10 ms after Redis has granted them
+// (latchkey.WithHandOver), and cost nothing. On redis-cli a semaphore with 3 permits looks like
 // this:
 //
 //	> GET workers

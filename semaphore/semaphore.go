@@ -126,6 +126,11 @@ func (s *Semaphore) release(ctx context.Context, op string, n int, existing bool
 	if err := atLeast(0, n); err != nil || n == 0 {
 		return false, s.engine.Wrap(op, s.spec, err)
 	}
+	if !existing {
+		if n = s.engine.HandOn(s.spec, n); n == 0 {
+			return true, nil
+		}
+	}
 	r := newRequest(s)
 	err = s.engine.Return(ctx, op, s.spec, func(ctx context.Context, d engine.Deadline) (v engine.Verdict, err error) {
 		r.deadline = d

@@ -39,7 +39,13 @@ type want struct {
 	n         int
 }
 
-var _ engine.Group = (*want)(nil)
+var (
+	_ engine.Group     = (*want)(nil)
+	_ engine.Divisible = (*want)(nil)
+)
+
+// Units is how many permits it wants.
+func (w *want) Units() int { return w.n }
 
 // Ask asks for the permits.
 func (w *want) Ask(ctx context.Context, d engine.Deadline) (engine.Answer, error) {

@@ -55,6 +55,7 @@ type Engine struct {
 	entries  entries
 	leases   leases
 	chains   chains
+	shares   shares
 	tickets  tickets
 	gate     gate
 	bounds   bounds

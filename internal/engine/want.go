@@ -74,6 +74,9 @@ func (e *Engine) Until(ctx context.Context, op string, s *Spec, cfg LockConfig, 
 			d.doubt(0)
 		}
 	}
+	if err == nil {
+		e.granted(d, w)
+	}
 	d.report(err)
 	if err != nil {
 		if d.unsettled {
@@ -112,7 +115,8 @@ func (e *Engine) sweep(w Sweeper, until time.Time) {
 // A demand is one caller's wait for a Want.
 type demand struct {
 	call
-	want Want
+	want  Want
+	given bool // by another caller of this client; see HandOn
 }
 
 func (d *demand) run(ctx context.Context, claim wait.Claim, bounded bool) error {

@@ -1,0 +1,129 @@
+package engine
+
+import (
+	"sync"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/wait"
+)
+
+// A Divisible is a Want of a number of equal things without owner, such as
+// permits. Those that a client gives back may go to others of it who wait, in
+// memory, for as long as a slice lasts after Redis has granted them.
+type Divisible interface {
+	Want
+	// Units is how many it wants, at least 1.
+	Units() int
+}
+
+// shares are what this client has been granted of divisible things, while others
+// of it were waiting for more.
+type shares struct {
+	// mu guards the field below.
+	mu sync.Mutex
+	m  map[string]*portion // by line
+}
+
+// A portion has, for each unit, when its slice ends, in that order.
+type portion struct{ ends []time.Time }
+
+// mostShares is how many units of one thing are looked after.
+const mostShares = 4096
+
+// add notes that Redis has granted so many units.
+func (ss *shares) add(line string, units int, end time.Time) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	sh := ss.m[line]
+	if sh == nil {
+		if ss.m == nil {
+			ss.m = make(map[string]*portion)
+		}
+		sh = &portion{}
+		ss.m[line] = sh
+	}
+	for range min(units, mostShares-len(sh.ends)) {
+		sh.ends = append(sh.ends, end)
+	}
+}
+
+// keep says whether so many units, given back just now, may stay with the client:
+// the oldest that it has. Those that may not are forgotten.
+func (ss *shares) keep(line string, units int, now time.Time) bool {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	sh := ss.m[line]
+	if sh == nil {
+		return false
+	}
+	return len(sh.ends) >= units && now.Before(sh.ends[0])
+}
+
+// drop notes that so many units go back to Redis.
+func (ss *shares) drop(line string, units int) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	sh := ss.m[line]
+	if sh == nil {
+		return
+	}
+	if sh.ends = sh.ends[min(units, len(sh.ends)):]; len(sh.ends) == 0 {
+		delete(ss.m, line)
+	}
+}
+
+// granted notes that Redis has granted w to d.
+func (e *Engine) granted(d *demand, w Want) {
+	div, ok := w.(Divisible)
+	if ok && !d.given && e.cfg.HandOver > 0 && e.lines.Waits(d.spec.Line) {
+		e.shares.add(d.spec.Line, div.Units(), time.Now().Add(e.cfg.HandOver))
+	}
+}
+
+// HandOn gives some of the units that a caller gives back to those of this client
+// who wait for them, first come first served, and returns how many are left for
+// Redis.
+func (e *Engine) HandOn(s *Spec, units int) (left int) {
+	if e.cfg.HandOver == 0 || !e.gate.enter() {
+		return units
+	}
+	defer e.gate.leave()
+	now := time.Now()
+	for units > 0 {
+		wants := 0
+		if !e.lines.Give(s.Line, func(c wait.Claim) bool {
+			d := demandOf(c)
+			if d == nil || d.unsettled {
+				return false // it may have been granted what it wants already
+			}
+			wants = d.want.(Divisible).Units()
+			d.given = wants <= units && e.shares.keep(s.Line, wants, now)
+			return d.given
+		}) {
+			break
+		}
+		units -= wants
+	}
+	if units > 0 {
+		e.shares.drop(s.Line, units)
+	}
+	return units
+}
+
+// demandOf returns the demand for something divisible that c is; nil if it is
+// none.
+func demandOf(c wait.Claim) *demand {
+	var d *demand
+	switch c := c.(type) {
+	case *grouped:
+		d = c.demand
+	case *demand:
+		d = c
+	default:
+		return nil
+	}
+	if _, ok := d.want.(Divisible); !ok {
+		return nil
+	}
+	return d
+}
