@@ -168,7 +168,7 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 	lease := c.lease()
 	bound := c.bound(ctx)
 	sent, dl := e.now(), e.deadline(bound)
-	c.req = Request{Holder: ent.field, Count: count + 1, Lease: lease, Label: c.cfg.Label, Waits: c.waiting, Deadline: dl}
+	c.req = Request{Holder: ent.field, Count: count + 1, Lease: lease, Label: c.label(count), Waits: c.waiting, Deadline: dl}
 	if c.queues {
 		c.req.Wait, c.queued = c.queueWait(), true
 	}
