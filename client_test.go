@@ -169,14 +169,18 @@ func TestStatsAndObserverAgree(t *testing.T) {
 		var events []string
 		note := func(what string) { mu.Lock(); events = append(events, what); mu.Unlock() }
 		c := latchkey.New(env.Redis, latchkey.WithObserver(latchkey.Observer{
-			WaitStarted: func(kind, name string) { note("wait " + kind + " " + name) },
-			Acquired: func(_, _ string, wait time.Duration, contended bool) {
-				note("acquired " + wait.String() + map[bool]string{true: " contended"}[contended])
+			WaitStarted: func(_ context.Context, kind, name string) { note("wait " + kind + " " + name) },
+			Acquired: func(_ context.Context, a latchkey.Acquisition) {
+				note("acquired " + a.Wait.String() + map[bool]string{true: " contended"}[a.Contended])
 			},
-			AcquireFailed: func(_, _ string, wait time.Duration, err error) { note("failed " + wait.String() + " " + err.Error()) },
-			Released:      func(_, _ string, held time.Duration) { note("released " + held.String()) },
-			Renewed:       func(_, _ string, lag time.Duration) { note("renewed " + lag.String()) },
-			Lost:          func(_, _ string, held time.Duration) { note("lost " + held.String()) },
+			AcquireFailed: func(_ context.Context, a latchkey.Acquisition, err error) {
+				note("failed " + a.Wait.String() + " " + err.Error())
+			},
+			Released: func(_, _ string, held time.Duration) { note("released " + held.String()) },
+			Renewed:  func(_, _ string, lag time.Duration) { note("renewed " + lag.String()) },
+			Lost: func(_, _ string, held time.Duration, why latchkey.LossReason) {
+				note("lost " + held.String() + " " + string(why))
+			},
 		}))
 		defer c.Close()
 		l := rlock.New(c, "a")
@@ -194,7 +198,7 @@ func TestStatsAndObserverAgree(t *testing.T) {
 		defer mu.Unlock()
 		require.Equal(t, []string{
 			"acquired 0s", "wait rlock a", "failed 1s not acquired",
-			"wait rlock a", "renewed 0s", "released 19s", "acquired 18s contended", "lost 988ms",
+			"wait rlock a", "renewed 0s", "released 19s", "acquired 18s contended", "lost 988ms limit",
 		}, sortedAt(events, 5, 6))
 		st := c.Stats()
 		require.EqualValues(t, 1, st.Renewals, "Renewals")

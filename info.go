@@ -7,50 +7,113 @@ import (
 	"github.com/latchkey-go/latchkey/internal/engine"
 )
 
-// A Kind is what a name stands for in Redis, as far as its key tells.
+// A Kind is what a name stands for in Redis, as far as its keys tell.
 type Kind string
 
 // The kinds that Info tells apart.
 const (
-	KindFree      Kind = engine.KindFree      // there is no such key
-	KindLock      Kind = engine.KindLock      // reentrant, fenced, spin or fair
-	KindReadWrite Kind = engine.KindReadWrite // read-write lock
+	KindFree            Kind = engine.KindFree      // there is nothing
+	KindLock            Kind = engine.KindLock      // reentrant, fenced or spin; a fair lock for which nobody waits
+	KindFair            Kind = engine.KindFair      // fair lock with a queue
+	KindReadWrite       Kind = engine.KindReadWrite // read-write lock
+	KindMultiLock       Kind = engine.KindMulti     // multi-lock on a group of values
+	KindSemaphore       Kind = engine.KindSemaphore // semaphore; one of permits, when none is out
+	KindPermitSemaphore Kind = engine.KindPermits   // semaphore of permits, some of which are out
+	KindLatch           Kind = engine.KindLatch     // count-down latch
+	KindCounter         Kind = engine.KindCounter   // semaphore or latch: there is an integer, and nothing says of what
 )
 
-// Info is what Redis shows of a lock at one moment. It may be history by the
+// Info is what can be seen of a name at one moment. It may be history by the
 // time it is read: decide nothing by it but what to tell people.
 type Info struct {
-	Name    string
-	Kind    Kind
+	Name string
+	Kind Kind
+	// At is the moment, by the server's clock. Since and Deadline below are by
+	// the same clock.
+	At time.Time
+	// Holders are those who hold it, or the permits that are out.
 	Holders []HolderInfo
-	// Lease is how long the lock stays held if nobody renews it; 0 when free,
-	// -1 when the key has no expiry.
+	// Waiters are those who wait, the next one first. For a fair lock that is
+	// everybody, Java too. For anything else it is only the callers of this
+	// Client, because Redis knows of no others; see Listeners.
+	Waiters []WaiterInfo
+	// Listeners is how many connections listen for its wake-ups, at least: each
+	// is a process, Go or Java, with one waiter or many. -1 where Redis does not
+	// tell. In a Redis Cluster it is those of one node.
+	Listeners int
+	// Lease is how long a lock stays held if nobody renews it; 0 when there is
+	// nothing, -1 when the key has no expiry, as those of semaphores and latches.
 	Lease time.Duration
 	// Token is the last fencing token given, 0 for none.
 	Token int64
+	// Count is how many permits of a semaphore are available, or what is left of
+	// a latch's count.
+	Count int64
 }
 
-// HolderInfo is one holder of a lock.
+// HolderInfo is one holder.
 type HolderInfo struct {
-	ID    string // "<client id>:<number>", and ":write" behind it for a writer
-	Label string // what the option Label said; empty for Java's
-	Count int    // hold count
+	// ID is the holder as Redis shows it: "<client id>:<number>", with ":write"
+	// behind it for a writer; or the id of a permit.
+	ID string
+	// Label is what the option Label said. Host and PID are the process that said
+	// it. They are empty for a holder without a label, as all of Java are; but
+	// this Client knows of its own.
+	Label string
+	Host  string
+	PID   int
+	// Since is when it came to hold it; zero where Host is empty.
+	Since time.Time
+	// Count is the hold count.
+	Count int
+	// Lease is how long it lasts if nobody renews it; 0 for a reader whose lease
+	// is over and whom nobody has swept out, -1 for a permanent permit.
+	Lease time.Duration
+	// Mode is "read" or "write" in a read-write lock.
+	Mode string
+	// Value is, in a multi-lock on a group, the hash of the value that is held.
+	Value string
 }
 
-// Info tells who holds the lock of that name. It is no error that nobody does.
-// A key of another kind is ErrKeyConflict.
+// WaiterInfo is one who waits.
+type WaiterInfo struct {
+	// ID is the holder that it will be; empty where it will have none.
+	ID string
+	// Label, Host, PID and Since, when it began to wait, are as in HolderInfo.
+	Label string
+	Host  string
+	PID   int
+	Since time.Time
+	// Deadline is when one in the queue of a fair lock is taken for dead unless
+	// it says that it is alive, as latchkey does every few seconds.
+	Deadline time.Time
+}
+
+// Info tells what that name stands for, who holds it, and who waits. It is no
+// error that there is nothing. A key that is neither Redisson's nor latchkey's
+// is ErrKeyConflict.
 //
-// It costs one round trip, and a second one when the lock is held. The script
-// is as long as the lock has holders.
+// It changes nothing and costs one round trip, and one more for each 500 labels
+// and read holds that there may be. Its work in Redis grows with the holders and
+// the queue. What it shows is what Redis has at that moment: of a lock that
+// passes between waiters of one process, it may be a holder of just before.
 func (c *Client) Info(ctx context.Context, name string) (Info, error) {
-	info := Info{Name: name}
 	got, err := engine.Of(c).Inspect(ctx, name)
-	if err != nil {
-		return info, err
+	info := Info{
+		Name: name, Kind: Kind(got.Kind), At: got.At, Listeners: got.Listeners,
+		Lease: got.Left, Token: got.Token, Count: got.Count,
 	}
-	info.Kind, info.Lease, info.Token = Kind(got.Kind), got.Left, got.Token
 	for _, h := range got.Holders {
-		info.Holders = append(info.Holders, HolderInfo(h))
+		info.Holders = append(info.Holders, HolderInfo{
+			ID: h.ID, Label: h.Who.Label, Host: h.Who.Host, PID: h.Who.PID, Since: h.Who.Since,
+			Count: h.Count, Lease: h.Lease, Mode: h.Mode, Value: h.Value,
+		})
 	}
-	return info, nil
+	for _, w := range got.Waiters {
+		info.Waiters = append(info.Waiters, WaiterInfo{
+			ID: w.ID, Label: w.Who.Label, Host: w.Who.Host, PID: w.Who.PID, Since: w.Who.Since,
+			Deadline: w.Deadline,
+		})
+	}
+	return info, err
 }

@@ -74,9 +74,10 @@ func HoldAtLeast(d time.Duration) LockOption {
 	return checked("HoldAtLeast", d, func(c *engine.LockConfig) { c.AtLeast = d })
 }
 
-// Label says who this is, for people: Info and the command show it. It is never
-// used for ownership, costs one more key while it is held, and may be read by
-// whoever can read Redis. At most 1024 bytes.
+// Label says who this is, for people: Info and the command show it, with the name
+// of the machine, the process id, and since when. It is never used for ownership,
+// and may be read by whoever can read Redis. It costs one more key while the lock
+// is held. At most 1024 bytes.
 func Label(text string) LockOption {
 	return engine.LockOptionFunc(func(c *engine.LockConfig) { c.Label = text })
 }

@@ -242,13 +242,13 @@ var (
 
 // The scripts that only look.
 var (
-	//go:embed inspect/lock.lua
-	inspectLock string
-	//go:embed inspect/labels.lua
-	inspectLabels string
+	//go:embed inspect/object.lua
+	inspectObject string
+	//go:embed inspect/sides.lua
+	inspectSides string
 
-	// InspectLock tells who holds a lock; see inspect/lock.lua.
-	InspectLock = newScript("inspect/lock", inspectLock)
-	// InspectLabels reads labels; see inspect/labels.lua.
-	InspectLabels = newScript("inspect/labels", inspectLabels)
+	// InspectObject shows what stands under a name; see inspect/object.lua.
+	InspectObject = newScript("inspect/object", inspectObject)
+	// InspectSides reads side keys; see inspect/sides.lua.
+	InspectSides = newScript("inspect/sides", inspectSides)
 )

@@ -26,6 +26,7 @@ type want struct {
 var (
 	_ engine.Group   = (*want)(nil)
 	_ engine.Sweeper = (*want)(nil)
+	_ engine.Lessee  = (*want)(nil)
 )
 
 func newWant(ctx context.Context, s *Semaphore, n int, cfg engine.LockConfig) *want {
@@ -82,6 +83,9 @@ func (w *want) Got() error {
 
 // errShort is ErrLeaseLost, before it could be told of.
 var errShort = errors.Join(engine.ErrLeaseLost, errors.New("it was over before the answer came"))
+
+// Leases returns how many permits it has got.
+func (w *want) Leases() int { return len(w.permits) }
 
 // Undo gives the permits back, if they are out.
 func (w *want) Undo(ctx context.Context) (engine.Verdict, error) {

@@ -27,7 +27,7 @@ func TestFaultPatienceOfCaller(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		waits := 0
 		c := latchkey.New(env.Redis, latchkey.WithObserver(latchkey.Observer{
-			WaitStarted: func(string, string) { waits++ },
+			WaitStarted: func(context.Context, string, string) { waits++ },
 		}))
 		defer c.Close()
 		require.NoError(t, env.Redis.Ping(t.Context()).Err())

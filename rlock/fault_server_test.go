@@ -124,7 +124,7 @@ func TestFaultRestartEmpty(t *testing.T) {
 	const lease = 3 * time.Second
 	lost := make(chan string, 10)
 	c := r.client(t, 0, latchkey.WithWatchdogTimeout(lease), latchkey.WithObserver(latchkey.Observer{
-		Lost: func(_, name string, _ time.Duration) { lost <- name },
+		Lost: func(_, name string, _ time.Duration, _ latchkey.LossReason) { lost <- name },
 	}))
 	other := r.client(t, 0, latchkey.WithRecheck(faultNever))
 	h, err := rlock.New(c, "a").Lock(t.Context())

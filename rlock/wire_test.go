@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"testing"
@@ -386,7 +388,9 @@ func TestWireLabel(t *testing.T) {
 	c := newClient(t, s, latchkey.WithKeyPrefix("app:"))
 	h := mustLock(t, rlock.New(c, "foo"), latchkey.Label("host-1 worker 3"))
 	key := "latchkey_label:{app:foo}:" + h.HolderID()
-	require.Equal(t, "host-1 worker 3", rdb.Get(t.Context(), key).Val(), "the label")
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	require.Regexp(t, fmt.Sprintf(`^\d{13} %d %s host-1 worker 3$`, os.Getpid(), regexp.QuoteMeta(host)), rdb.Get(t.Context(), key).Val(), "since, process, host, label")
 	require.InDelta(t, 30*time.Second, rdb.PTTL(t.Context(), key).Val(), float64(2*time.Second), "it expires")
 	require.Equal(t, map[string]string{h.HolderID(): "1"}, rdb.HGetAll(t.Context(), "app:foo").Val(), "it never stands in the hash")
 	mustUnlock(t, h)

@@ -44,9 +44,9 @@ func (e *Engine) Acquire(ctx context.Context, op string, s *Spec, cfg LockConfig
 	ent, fresh := e.join(ctx, s)
 	defer ent.leave()
 
-	c := &claim{call: newCall(e, s, cfg), ctx: ctx, entry: ent, fresh: fresh}
+	c := &claim{call: newCall(ctx, e, s, cfg), entry: ent, fresh: fresh}
 	err := c.acquire(ctx, try || cfg.Waits)
-	c.report(err)
+	c.report(1, err)
 	if err != nil {
 		switch {
 		case c.queued:
@@ -78,7 +78,6 @@ func (e *Engine) checkAcquire(ctx context.Context, s *Spec, cfg *LockConfig) err
 // A claim is one caller's attempt to come to hold a lock.
 type claim struct {
 	call
-	ctx   context.Context // the acquire's: parent of the Hold's Context
 	entry *entry
 	fresh bool // the holder is nobody else's
 	req   Request
@@ -181,7 +180,7 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 	if count > 0 {
 		field = ent.standing()
 	}
-	c.req = Request{Holder: field, Count: count + 1, Lease: lease, Label: c.cfg.Label, Waits: c.waiting, Deadline: dl}
+	c.req = Request{Holder: field, Count: count + 1, Lease: lease, Label: c.label(count), Waits: c.waiting, Deadline: dl}
 	if c.queues {
 		c.req.Wait, c.queued = c.queueWait(), true
 	}

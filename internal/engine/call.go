@@ -14,6 +14,7 @@ import (
 // and what it may have been given without knowing.
 type call struct {
 	engine *Engine
+	ctx    context.Context // the caller's, of whatever is acquired
 	spec   *Spec
 	cfg    LockConfig
 	start  time.Time
@@ -30,8 +31,8 @@ type call struct {
 	until     time.Time // when it can no longer be
 }
 
-func newCall(e *Engine, s *Spec, cfg LockConfig) call {
-	return call{engine: e, spec: s, cfg: cfg, start: time.Now()}
+func newCall(ctx context.Context, e *Engine, s *Spec, cfg LockConfig) call {
+	return call{engine: e, ctx: ctx, spec: s, cfg: cfg, start: time.Now()}
 }
 
 // begin begins to wait, and returns the timer of a bounded wait, which the
@@ -113,30 +114,6 @@ func (c *call) policy(over *time.Timer) wait.Policy {
 		p.Listen = func() wait.Hints { return hints{e.notifier.Subscribe(s.Channel)} }
 	}
 	return p
-}
-
-func (c *call) waits() {
-	c.contended = true
-	if f := c.engine.cfg.Hooks.WaitStarted; f != nil {
-		f(c.spec.Kind, c.spec.Name)
-	}
-}
-
-func (c *call) missed() {
-	c.engine.counters.rechecked.Add(1)
-	if f := c.engine.cfg.Hooks.Missed; f != nil {
-		f(c.spec.Kind, c.spec.Name)
-	}
-}
-
-func (c *call) report(err error) {
-	h := &c.engine.cfg.Hooks
-	switch {
-	case err == nil && h.Acquired != nil:
-		h.Acquired(c.spec.Kind, c.spec.Name, time.Since(c.start), c.contended)
-	case err != nil && h.Failed != nil:
-		h.Failed(c.spec.Kind, c.spec.Name, time.Since(c.start), err)
-	}
 }
 
 // bound returns how long the request may take: no longer than anybody is there

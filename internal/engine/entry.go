@@ -333,7 +333,7 @@ func (ent *entry) exorcise(s *Spec) {
 	if until.IsZero() || time.Now().After(until) {
 		return
 	}
-	c := &claim{call: newCall(ent.engine, s, LockConfig{}), entry: ent}
+	c := &claim{call: newCall(ent.engine.gate.late, ent.engine, s, LockConfig{}), entry: ent}
 	c.unsettled, c.until = true, until
 	if s.Queue != nil {
 		ent.engine.withdraw(c) // it may queue, too
@@ -358,16 +358,20 @@ func (ent *entry) dropLocked(h *Hold) {
 }
 
 // Lost ends all holds that it was watched for.
-func (ent *entry) Lost(it *watchdog.Item, _ watchdog.Reason) {
-	ent.endAll(it, lost, ErrLeaseLost)
+func (ent *entry) Lost(it *watchdog.Item, r watchdog.Reason) {
+	why := LossTaken
+	if r == watchdog.WindowOver {
+		why = ent.expiry()
+	}
+	ent.endAll(it, lost, ErrLeaseLost, why)
 }
 
 // gone ends all holds because Redis says that the lock is not this holder's.
-func (ent *entry) gone() { ent.endAll(nil, lost, ErrLeaseLost) }
+func (ent *entry) gone() { ent.endAll(nil, lost, ErrLeaseLost, LossTaken) }
 
 // endAll ends every hold of ent that it watches over (nil: whatever does) and
-// returns them.
-func (ent *entry) endAll(it *watchdog.Item, st state, cause error) []*Hold {
+// returns them. why is the reason of a loss.
+func (ent *entry) endAll(it *watchdog.Item, st state, cause error, why LossReason) []*Hold {
 	e := ent.engine
 	ent.mu.Lock()
 	if ent.count == 0 || (it != nil && it != ent.item) {
@@ -383,12 +387,11 @@ func (ent *entry) endAll(it *watchdog.Item, st state, cause error) []*Hold {
 	}
 	ent.mu.Unlock()
 	ent.leave()
-	if st == lost {
-		for _, h := range holds {
-			e.counters.losses.Add(1)
-			if f := e.cfg.Hooks.Lost; f != nil {
-				f(h.spec.Kind, h.spec.Name, time.Since(h.since))
-			}
+	for _, h := range holds {
+		if st == lost {
+			e.lost(h.spec, h.since, why)
+		} else {
+			e.cfg.Hooks.released(h.spec, h.since)
 		}
 	}
 	return holds

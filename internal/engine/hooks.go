@@ -1,24 +1,119 @@
 package engine
 
-import "time"
+import (
+	"context"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/watchdog"
+)
 
 // Hooks are what an Observer comes to; each may be nil.
 type Hooks struct {
-	WaitStarted   func(kind, name string)
-	Acquired      func(kind, name string, wait time.Duration, contended bool)
-	Failed        func(kind, name string, wait time.Duration, err error)
+	WaitStarted   func(ctx context.Context, kind, name string)
+	Acquired      func(ctx context.Context, a Acquisition)
+	Failed        func(ctx context.Context, a Acquisition, err error)
 	Released      func(kind, name string, held time.Duration)
 	Renewed       func(kind, name string, lag time.Duration)
 	RenewFailed   func(kind, name string, err error)
-	Lost          func(kind, name string, held time.Duration)
+	Lost          func(kind, name string, held time.Duration, why LossReason)
 	Undone        func(kind, name string)
 	Resubscribed  func(channels int)
 	ChannelDenied func(channel string, err error)
 	Missed        func(kind, name string)
 }
 
+// An Acquisition is an acquire that has ended.
+type Acquisition struct {
+	Kind, Name string
+	Wait       time.Duration
+	Contended  bool
+	Holds      int
+}
+
+// A LossReason is why a hold was lost.
+type LossReason string
+
+// Why holds are lost.
+const (
+	LossExpired LossReason = "expired" // no renewal succeeded in time
+	LossTaken   LossReason = "taken"   // Redis says that it is not ours
+	LossLimit   LossReason = "limit"   // the Lease or MaxHold that was asked for is over
+)
+
 func (h Hooks) resubscribed(channels int) {
 	if h.Resubscribed != nil {
 		h.Resubscribed(channels)
 	}
+}
+
+// released tells of a hold that has ended without loss.
+func (h *Hooks) released(s *Spec, since time.Time) {
+	if h.Released != nil {
+		h.Released(s.Kind, s.Name, time.Since(since))
+	}
+}
+
+// lost counts a hold that was lost, and tells of it.
+func (e *Engine) lost(s *Spec, since time.Time, why LossReason) {
+	e.counters.losses.Add(1)
+	if f := e.cfg.Hooks.Lost; f != nil {
+		f(s.Kind, s.Name, time.Since(since), why)
+	}
+}
+
+// tookBackOne counts an acquire that was undone, and tells of it.
+func (e *Engine) tookBackOne(s *Spec) {
+	e.counters.undone.Add(1)
+	if f := e.cfg.Hooks.Undone; f != nil {
+		f(s.Kind, s.Name)
+	}
+}
+
+func (c *call) waits() {
+	if c.contended {
+		return // it has gone back to the end of the line
+	}
+	c.contended = true
+	if f := c.engine.cfg.Hooks.WaitStarted; f != nil {
+		f(c.ctx, c.spec.Kind, c.spec.Name)
+	}
+}
+
+func (c *call) missed() {
+	c.engine.counters.rechecked.Add(1)
+	if f := c.engine.cfg.Hooks.Missed; f != nil {
+		f(c.spec.Kind, c.spec.Name)
+	}
+}
+
+// report tells how the call has ended: with that many holds, or with err.
+func (c *call) report(holds int, err error) {
+	h := &c.engine.cfg.Hooks
+	if h.Acquired == nil && h.Failed == nil {
+		return
+	}
+	a := Acquisition{Kind: c.spec.Kind, Name: c.spec.Name, Wait: time.Since(c.start), Contended: c.contended, Holds: holds}
+	switch {
+	case err == nil && h.Acquired != nil:
+		h.Acquired(c.ctx, a)
+	case err != nil && h.Failed != nil:
+		a.Holds = 0
+		h.Failed(c.ctx, a, err)
+	}
+}
+
+// expiry says why the holds of ent have expired.
+func (ent *entry) expiry() LossReason {
+	ent.mu.Lock()
+	defer ent.mu.Unlock()
+	return expiry(ent.planLocked(time.Now()))
+}
+
+// expiry says why what was kept by a plan has expired. Near the end of its time
+// a renewal can gain no more than a tenth of a lease.
+func expiry(p watchdog.Plan) LossReason {
+	if p.Lease == 0 || p.Max > 0 && p.Max <= p.Lease/10 {
+		return LossLimit
+	}
+	return LossExpired
 }

@@ -3,110 +3,282 @@ package engine
 import (
 	"context"
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/latchkey-go/latchkey/lua"
 )
 
-// The kinds of lock that a key tells apart; the root's Kind has the same.
-const (
-	KindFree      = ""
-	KindLock      = "lock"
-	KindReadWrite = "readwrite"
-)
-
-// Inspected is what Redis shows of a lock.
+// Inspected is what Redis, and this client's memory, show of a name.
 type Inspected struct {
-	Kind    string
-	Left    time.Duration // 0 when free, -1 when the key has no expiry
-	Token   int64
-	Holders []InspectedHolder
+	Kind      string
+	At        time.Time     // by the server's clock
+	Left      time.Duration // 0 when there is nothing, -1 when the key has no expiry
+	Token     int64
+	Count     int64
+	Listeners int // -1: unknown
+	Holders   []InspectedHolder
+	Waiters   []InspectedWaiter
 }
 
-// InspectedHolder is one holder of a lock.
+// InspectedHolder is one holder.
 type InspectedHolder struct {
 	ID    string
-	Label string
+	Who   Who
 	Count int
+	Lease time.Duration // 0: over; -1: without end
+	Mode  string
+	Value string
+
+	sides []string // the keys that say more: its label, and what keeps it alive
 }
 
-// Inspect tells who holds the lock of that name.
+// InspectedWaiter is one who waits.
+type InspectedWaiter struct {
+	ID       string
+	Who      Who
+	Deadline time.Time // zero: unknown
+}
+
+// Inspect tells what stands under a name.
 func (e *Engine) Inspect(ctx context.Context, name string) (Inspected, error) {
 	key := e.Mapped(name)
-	s := &Spec{
-		Kind: "latchkey", Name: name, Key: key, Scripts: looking{},
-		Keys: []string{key, Prefixed("redisson_lock_token", key)},
-	}
+	s := &Spec{Kind: "latchkey", Name: name, Key: key, Keys: []string{
+		key,
+		Prefixed("redisson_lock_token", key),
+		Prefixed("redisson_lock_queue", key),
+		Prefixed("redisson_lock_timeout", key),
+		Prefixed("latchkey_queue", key),
+		Suffixed(key, "timeout"),
+		Prefixed("latchkey_ended", key),
+	}}
 	if err := CheckName(name); err != nil {
 		return Inspected{}, e.Wrap("info", s, err)
 	}
 	var in Inspected
+	e.UpToDate(s)
+	var odd error // no failure to ask, so nothing to ask again for
 	err := e.Ask(ctx, "info", e.Prepare(s), true, func() (err error) {
-		in, err = e.inspect(ctx, s)
+		in, odd, err = e.inspect(ctx, s)
 		return err
 	})
+	if err == nil {
+		err = e.Wrap("info", s, odd)
+	}
 	return in, err
 }
 
-// looking stands in for the scripts of a lock, none of which Inspect runs.
-type looking struct{ Scripts }
-
-// RenewKind names nothing that is renewed.
-func (looking) RenewKind() string { return "" }
-
-func (e *Engine) inspect(ctx context.Context, s *Spec) (in Inspected, err error) {
-	args := make([]any, Head, Head+2)
-	reply, err := e.Eval(ctx, lua.InspectLock, 2, append(args, s.Keys[0], s.Keys[1]))
+// inspect asks. odd says that the keys are nothing of ours or Redisson's.
+func (e *Engine) inspect(ctx context.Context, s *Spec) (in Inspected, odd, err error) {
+	args := make([]any, Head, Head+len(s.Keys)+4)
+	for _, k := range s.Keys {
+		args = append(args, k)
+	}
+	args = append(args,
+		Prefixed("redisson_lock__channel", s.Key),
+		Prefixed("redisson_rwlock", s.Key),
+		Prefixed("redisson_sc", s.Key),
+		// Redisson puts braces around any name here.
+		"redisson_countdownlatch__channel__{"+s.Key+"}")
+	reply, err := e.Eval(ctx, lua.InspectObject, len(s.Keys), args)
 	if err != nil {
-		return in, err
+		return in, nil, err
 	}
-	if len(reply.Any) < 3 {
-		return in, Unexpected(lua.InspectLock, reply.Any)
+	seen, err := readSeen(reply)
+	if err != nil {
+		return in, nil, err
 	}
-	kind, left, fields := fmt.Sprint(reply.Any[0]), reply.Any[1], reply.Any[3:]
-	in.Token, _ = strconv.ParseInt(fmt.Sprint(reply.Any[2]), 10, 64)
-	switch kind {
-	case "none":
-		return in, nil
-	case "hash":
-		in.Kind = KindLock
-	default:
-		return in, fmt.Errorf("%w: a %s", ErrKeyConflict, kind)
+	e.Learn(reply, seen.now.UnixMilli())
+	if in, odd = seen.inspected(s.Key); odd != nil {
+		return in, odd, nil
 	}
-	in.Left = -1
-	if ms, ok := left.(int64); ok && ms >= 0 {
-		in.Left = time.Duration(ms) * time.Millisecond
+	if err := e.inspectSides(ctx, in.Holders); err != nil {
+		return in, nil, err
 	}
-	for i := 0; i+1 < len(fields); i += 2 {
-		id := fmt.Sprint(fields[i])
-		count, err := strconv.Atoi(fmt.Sprint(fields[i+1]))
-		switch {
-		case id == "mode":
-			in.Kind = KindReadWrite
-		case err == nil && strings.Contains(id, ":"):
-			in.Holders = append(in.Holders, InspectedHolder{ID: id, Count: count})
-		}
-	}
-	return in, e.labels(ctx, s, in.Holders)
+	e.remember(s.Key, &in)
+	return in, nil, nil
 }
 
-// labels fills in the labels of the holders.
-func (e *Engine) labels(ctx context.Context, s *Spec, holders []InspectedHolder) error {
-	if len(holders) == 0 {
-		return nil
+// A seen is the answer of inspect/object.
+type seen struct {
+	kind                string
+	left                int64
+	now                 time.Time
+	value, token, ended string
+	fields              map[string]string
+	queue, permits      []string // pairs
+	clients             map[string]string
+	listeners           []int64 // of lock, read-write lock, semaphore, latch
+}
+
+func readSeen(reply Reply) (seen, error) {
+	var s seen
+	bad := func() (seen, error) { return s, Unexpected(lua.InspectObject, reply.Any) }
+	if len(reply.Any) != 11 {
+		return bad()
 	}
-	args := make([]any, Head, Head+len(holders))
-	for _, h := range holders {
-		args = append(args, LabelKey(s.Key, h.ID))
+	for at, text := range map[int]*string{0: &s.kind, 3: &s.value, 4: &s.token, 5: &s.ended} {
+		*text = fmt.Sprint(reply.Any[at])
 	}
-	reply, err := e.Eval(ctx, lua.InspectLabels, len(holders), args)
-	if err != nil {
-		return err
+	now, ok := reply.Any[2].(int64)
+	left, ok2 := reply.Any[1].(int64)
+	if !ok || !ok2 {
+		return bad()
 	}
-	for i := range min(len(reply.Any), len(holders)) {
-		holders[i].Label = fmt.Sprint(reply.Any[i])
+	s.left, s.now = left, time.UnixMilli(now)
+	var lists [4][]string
+	for i := range lists {
+		list, ok := reply.Any[6+i].([]any)
+		if !ok || len(list)%2 != 0 {
+			return bad()
+		}
+		for _, x := range list {
+			lists[i] = append(lists[i], fmt.Sprint(x))
+		}
+	}
+	s.fields, s.queue, s.clients, s.permits = pairs(lists[0]), lists[1], pairs(lists[2]), lists[3]
+	counts, _ := reply.Any[10].([]any)
+	for _, x := range counts {
+		n, _ := x.(int64)
+		s.listeners = append(s.listeners, n)
+	}
+	if len(s.listeners) != 4 {
+		return bad()
+	}
+	return s, nil
+}
+
+// pairs makes a map of a list of keys and values.
+func pairs(list []string) map[string]string {
+	m := make(map[string]string, len(list)/2)
+	for i := 0; i < len(list); i += 2 {
+		m[list[i]] = list[i+1]
+	}
+	return m
+}
+
+// sideBatch is how many side keys one script reads.
+const sideBatch = 500
+
+// inspectSides fills in what the side keys of holders say.
+func (e *Engine) inspectSides(ctx context.Context, holders []InspectedHolder) error {
+	type side struct{ holder, n int }
+	var of []side
+	var keys []any
+	for i, h := range holders {
+		for n, k := range h.sides {
+			of, keys = append(of, side{i, n}), append(keys, k)
+		}
+	}
+	for batch := range slices.Chunk(keys, sideBatch) {
+		args := make([]any, Head, Head+len(batch))
+		reply, err := e.Eval(ctx, lua.InspectSides, len(batch), append(args, batch...))
+		switch {
+		case err != nil:
+			return err
+		case len(reply.Any) != 2*len(batch):
+			return Unexpected(lua.InspectSides, reply.Any)
+		}
+		for i := range batch {
+			text, left := fmt.Sprint(reply.Any[2*i]), reply.Any[2*i+1]
+			h, n := &holders[of[i].holder], of[i].n
+			if n == 0 {
+				h.Who = parseWho(text)
+			} else if ms, ok := left.(int64); ok {
+				h.Lease = max(h.Lease, millisLeft(ms))
+			}
+		}
+		of = of[len(batch):]
 	}
 	return nil
+}
+
+// millisLeft returns what PTTL says as a duration: 0 when there is nothing, -1
+// when there is no end.
+func millisLeft(ms int64) time.Duration {
+	switch {
+	case ms >= 0:
+		return time.Duration(ms) * time.Millisecond
+	case ms == -1:
+		return -1
+	}
+	return 0
+}
+
+// remember adds what this client itself knows: since when its own hold, and who
+// of it waits.
+func (e *Engine) remember(key string, in *Inspected) {
+	mine := e.myHolds(key)
+	for i := range in.Holders {
+		h := &in.Holders[i]
+		if who, ok := mine[h.ID]; ok && h.Who == (Who{}) {
+			h.Who = who
+		}
+	}
+	waiting := e.myWaiters(key)
+	if len(in.Waiters) == 0 {
+		in.Waiters = waiting
+		return
+	}
+	known := make(map[string]Who, len(waiting))
+	for _, w := range waiting {
+		known[w.ID] = w.Who
+	}
+	for i := range in.Waiters {
+		if w := &in.Waiters[i]; w.Who == (Who{}) {
+			w.Who = known[w.ID]
+		}
+	}
+}
+
+// myHolds returns who of this client holds key, by the field in the hash.
+func (e *Engine) myHolds(key string) map[string]Who {
+	es := &e.entries
+	var ents []*entry
+	es.mu.Lock()
+	for k, ent := range es.m {
+		if k.key == key {
+			ents = append(ents, ent)
+		}
+	}
+	es.mu.Unlock()
+	mine := map[string]Who{}
+	for _, ent := range ents {
+		ent.mu.Lock()
+		if len(ent.holds) > 0 {
+			mine[ent.field] = e.who("", ent.holds[0].since)
+		}
+		ent.mu.Unlock()
+	}
+	return mine
+}
+
+// myWaiters returns who of this client waits for key: in order for each line.
+func (e *Engine) myWaiters(key string) []InspectedWaiter {
+	var waiters []InspectedWaiter
+	for _, c := range e.lines.Claims() {
+		c, ok := c.(interface{ asked() (*call, string) })
+		if !ok {
+			continue
+		}
+		if about, id := c.asked(); about.spec.Key == key {
+			waiters = append(waiters, InspectedWaiter{ID: id, Who: e.who(about.cfg.Label, about.start)})
+		}
+	}
+	return waiters
+}
+
+// asked returns the call that a claim is, and how Redis will name the holder;
+// empty for what has none.
+func (c *call) asked() (*call, string) { return c, "" }
+
+func (c *claim) asked() (*call, string) { return &c.call, c.entry.field }
+
+// clientOf returns the client id of a holder.
+func clientOf(holder string) string {
+	if i := strings.LastIndexByte(holder, ':'); i >= 0 {
+		return holder[:i]
+	}
+	return holder
 }

@@ -91,12 +91,8 @@ func (l *Lease) watch(sent watchdog.Instant, lease time.Duration) bool {
 		l.item = nil
 		return true
 	}
-	var plan watchdog.Plan
-	if l.cfg.Lease == 0 {
-		plan = watchdog.Plan{Lease: l.engine.cfg.WatchdogTimeout, Max: l.cfg.MaxHold}
-	}
 	l.item = &watchdog.Item{Group: l.spec.group, Subject: leased{l}}
-	return l.engine.watchdog.Add(l.item, watchdog.NewWindow(sent, lease), plan)
+	return l.engine.watchdog.Add(l.item, watchdog.NewWindow(sent, lease), l.planLocked())
 }
 
 // leave takes l from the table.
@@ -164,8 +160,8 @@ func (l *Lease) Remaining() time.Duration {
 	return l.engine.watchdog.Remaining(l.item)
 }
 
-// end ends l if it is held.
-func (l *Lease) end(st state, cause error) bool {
+// end ends l if it is held. why is the reason of a loss.
+func (l *Lease) end(st state, cause error, why LossReason) bool {
 	l.mu.Lock()
 	if l.state != held {
 		l.mu.Unlock()
@@ -183,24 +179,42 @@ func (l *Lease) end(st state, cause error) bool {
 	}
 	l.mu.Unlock()
 	l.leave()
-	if st == lost {
-		l.countLoss()
+	switch st {
+	case lost:
+		l.engine.lost(l.spec, l.since, why)
+	case closed:
+		l.engine.cfg.Hooks.released(l.spec, l.since)
 	}
 	return true
 }
 
-func (l *Lease) countLoss() {
-	l.engine.counters.losses.Add(1)
-	if f := l.engine.cfg.Hooks.Lost; f != nil {
-		f(l.spec.Kind, l.spec.Name, time.Since(l.since))
+// expiry says why the lease has expired.
+func (l *Lease) expiry() LossReason {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return expiry(l.planLocked())
+}
+
+// planLocked says how the watchdog keeps the lease.
+func (l *Lease) planLocked() (plan watchdog.Plan) {
+	if l.cfg.Lease == 0 {
+		plan.Lease = l.engine.cfg.WatchdogTimeout
+		if l.cfg.MaxHold > 0 {
+			plan.Max = max(l.cfg.MaxHold-time.Since(l.since), 1)
+		}
 	}
+	return plan
 }
 
 // leased is what the watchdog sees of a Lease, whose Lost is taken.
 type leased struct{ *Lease }
 
 // Lost ends the lease, unless it is being given back: then that decides.
-func (l leased) Lost(it *watchdog.Item, _ watchdog.Reason) {
+func (l leased) Lost(it *watchdog.Item, r watchdog.Reason) {
+	why := LossTaken
+	if r == watchdog.WindowOver {
+		why = l.expiry()
+	}
 	l.mu.Lock()
 	if l.item != it {
 		l.mu.Unlock()
@@ -212,7 +226,7 @@ func (l leased) Lost(it *watchdog.Item, _ watchdog.Reason) {
 		return
 	}
 	l.mu.Unlock()
-	l.end(lost, ErrLeaseLost)
+	l.end(lost, ErrLeaseLost, why)
 }
 
 func (l leased) renewal(lease time.Duration) (*Spec, Renewal) {
@@ -252,12 +266,12 @@ func (l *Lease) Return(ctx context.Context) error {
 	defer e.gate.leave()
 	if l.Remaining() == 0 && l.stateErr() == nil {
 		// The window is over and the watchdog has not come to say so.
-		l.end(lost, ErrLeaseLost)
+		l.end(lost, ErrLeaseLost, l.expiry())
 	}
 	l.setReturning(true)
 	defer l.setReturning(false)
-	maybe := false
-	if !l.end(released, context.Canceled) {
+	maybe, again := false, false
+	if !l.end(released, context.Canceled, "") {
 		// Again after an answer that never came?
 		l.mu.Lock()
 		maybe = l.state == unsure
@@ -265,6 +279,7 @@ func (l *Lease) Return(ctx context.Context) error {
 		if !maybe {
 			return e.Wrap("release", s, l.stateErr())
 		}
+		again = true
 	}
 	found := false
 	err := e.returned(ctx, func(ctx context.Context, _ Deadline) (Verdict, error) {
@@ -289,11 +304,11 @@ func (l *Lease) Return(ctx context.Context) error {
 	}
 	st := l.state
 	l.mu.Unlock()
-	switch f := e.cfg.Hooks.Released; {
+	switch {
 	case st == lost:
-		l.countLoss()
-	case err == nil && f != nil:
-		f(s.Kind, s.Name, time.Since(l.since))
+		e.lost(s, l.since, LossTaken)
+	case !again:
+		e.cfg.Hooks.released(s, l.since) // once, whatever Redis says
 	}
 	return e.Wrap("release", s, err)
 }
@@ -312,7 +327,7 @@ func (l *Lease) Ended() bool {
 }
 
 // Drop ends a lease that nobody has been told of.
-func (l *Lease) Drop() { l.end(released, context.Canceled) }
+func (l *Lease) Drop() { l.end(released, context.Canceled, "") }
 
 // Extend makes the lease last for at least d from now.
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
@@ -338,7 +353,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 				return e.Wrap("extend", s, err)
 			}
 		case results[0] == watchdog.NotOurs:
-			l.end(lost, ErrLeaseLost)
+			l.end(lost, ErrLeaseLost, LossTaken)
 			return e.Wrap("extend", s, errLost)
 		default:
 			l.mu.Lock()
@@ -375,11 +390,11 @@ func (e *Engine) Returning(s *Spec, ids []string) (ended func(done bool)) {
 			l.mu.Unlock()
 			switch {
 			case done:
-				if f := e.cfg.Hooks.Released; l.end(released, context.Canceled) && f != nil {
-					f(s.Kind, s.Name, time.Since(l.since))
+				if l.end(released, context.Canceled, "") {
+					e.cfg.Hooks.released(s, l.since)
 				}
 			case missing:
-				l.end(lost, ErrLeaseLost)
+				l.end(lost, ErrLeaseLost, LossTaken)
 			}
 		}
 	}
@@ -403,7 +418,7 @@ func (e *Engine) Relet(s *Spec, id string, sent watchdog.Instant, d time.Duratio
 	l.cfg.Lease, l.cfg.Permanent = d, d == 0
 	l.mu.Unlock()
 	if !l.watch(sent, d) {
-		l.end(lost, ErrLeaseLost)
+		l.end(lost, ErrLeaseLost, LossLimit)
 	}
 }
 
@@ -422,7 +437,7 @@ func (ls *leases) releaseAll(ctx context.Context) error {
 	ids := map[*Spec][]string{} // by any one spec of a key
 	specs := map[string]*Spec{}
 	for _, l := range all {
-		if !l.end(closed, ErrClosed) {
+		if !l.end(closed, ErrClosed, "") {
 			continue
 		}
 		if specs[l.spec.Key] == nil {

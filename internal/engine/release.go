@@ -41,9 +41,9 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		if target == 0 {
 			ent.exorcise(h.spec)
 		}
-		if f := e.cfg.Hooks.Released; f != nil {
-			f(h.spec.Kind, h.spec.Name, time.Since(h.since))
-		}
+	}
+	if trusted && !errors.Is(err, ErrLeaseLost) {
+		e.cfg.Hooks.released(h.spec, h.since) // once, whatever Redis says
 	}
 	return e.Wrap("unlock", h.spec, err)
 }
@@ -81,7 +81,7 @@ func (h *Hold) giveUp() (target int, trusted bool, err error) {
 		default:
 		}
 		// The window is over and the watchdog has not come to say so.
-		ent.gone()
+		ent.endAll(nil, lost, ErrLeaseLost, ent.expiry())
 		return 0, false, errLost
 	}
 	ent.dropLocked(h)
@@ -206,10 +206,7 @@ func (h *Hold) markLost() {
 	}
 	ent.mu.Unlock()
 	ent.gone() // and the holder's other holds with it
-	e.counters.losses.Add(1)
-	if f := e.cfg.Hooks.Lost; f != nil {
-		f(h.spec.Kind, h.spec.Name, time.Since(h.since))
-	}
+	e.lost(h.spec, h.since, LossTaken)
 }
 
 // mark notes what has become of h: unsure while it may still stand in Redis, so
@@ -252,7 +249,7 @@ const releasers = 16
 func (e *Engine) releaseAll(ctx context.Context) error {
 	var work []*Hold
 	for _, ent := range e.entries.all() {
-		holds := ent.endAll(nil, closed, ErrClosed)
+		holds := ent.endAll(nil, closed, ErrClosed, "")
 		ent.leave()
 		if len(holds) > 0 {
 			work = append(work, holds[len(holds)-1])
@@ -328,10 +325,7 @@ func (e *Engine) undone(ctx cleanup, c *claim) bool {
 	case err != nil:
 		return Sort(err) == Never || time.Now().After(c.until.Add(c.lease()))
 	case v == Granted:
-		e.counters.undone.Add(1)
-		if f := e.cfg.Hooks.Undone; f != nil {
-			f(s.Kind, s.Name)
-		}
+		e.tookBackOne(s)
 		// Of several requests another one may be on its way yet.
 		return past || c.doubts == 1
 	case v == Late:

@@ -44,6 +44,13 @@ type Sweeper interface {
 	Sweep(ctx context.Context) error
 }
 
+// A Lessee is a Want that is granted leases, each of which ends by itself.
+type Lessee interface {
+	Want
+	// Leases returns how many it has got.
+	Leases() int
+}
+
 // An Answer is what Redis said to a Want.
 type Answer struct {
 	Verdict Verdict
@@ -63,7 +70,7 @@ func (e *Engine) Until(ctx context.Context, op string, s *Spec, cfg LockConfig, 
 		return e.Wrap(op, s, ErrClosed)
 	}
 	defer e.gate.leave()
-	d := &demand{call: newCall(e, s, cfg), want: w}
+	d := &demand{call: newCall(ctx, e, s, cfg), want: w}
 	var claim wait.Claim = d
 	if _, ok := w.(Group); ok {
 		claim = &grouped{d}
@@ -77,7 +84,11 @@ func (e *Engine) Until(ctx context.Context, op string, s *Spec, cfg LockConfig, 
 	if err == nil {
 		e.granted(d, w)
 	}
-	d.report(err)
+	holds := 0
+	if l, ok := w.(Lessee); ok {
+		holds = l.Leases()
+	}
+	d.report(holds, err)
 	if err != nil {
 		if d.unsettled {
 			e.takeBack(d)
@@ -241,10 +252,7 @@ func (e *Engine) tookBack(ctx cleanup, d *demand) bool {
 	case err != nil:
 		return Sort(err) == Never || time.Now().After(d.until.Add(d.want.Kept()))
 	case v == Granted:
-		e.counters.undone.Add(1)
-		if f := e.cfg.Hooks.Undone; f != nil {
-			f(d.spec.Kind, d.spec.Name)
-		}
+		e.tookBackOne(d.spec)
 		// Of several requests another one may be on its way yet.
 		return past || d.doubts == 1
 	}

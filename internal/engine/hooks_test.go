@@ -1,0 +1,53 @@
+package engine
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Without an Observer nothing is allocated on its account; with one, neither.
+func TestHooksAllocateNothing(t *testing.T) {
+	for name, hooks := range map[string]Hooks{
+		"absent": {},
+		"present": {
+			WaitStarted: func(context.Context, string, string) {},
+			Acquired:    func(context.Context, Acquisition) {},
+			Failed:      func(context.Context, Acquisition, error) {},
+			Released:    func(string, string, time.Duration) {},
+			Lost:        func(string, string, time.Duration, LossReason) {},
+			Undone:      func(string, string) {},
+			Missed:      func(string, string) {},
+		},
+	} {
+		e := &Engine{}
+		e.cfg.Hooks = hooks
+		s := &Spec{Kind: "rlock", Name: "a"}
+		c := newCall(t.Context(), e, s, LockConfig{})
+		since := time.Now()
+		allocs := testing.AllocsPerRun(100, func() {
+			c.contended = false
+			c.waits()
+			c.missed()
+			c.report(1, nil)
+			c.report(1, ErrNotAcquired)
+			e.cfg.Hooks.released(s, since)
+			e.lost(s, since, LossTaken)
+			e.tookBackOne(s)
+			e.cfg.Hooks.resubscribed(1)
+		})
+		require.Zero(t, allocs, name)
+	}
+}
+
+// Nor does a label cost anything where there is none.
+func TestNoLabelAllocatesNothing(t *testing.T) {
+	c := &claim{entry: &entry{holds: make([]*Hold, 0)}}
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		if c.label(0) != "" || c.label(1) != "" {
+			t.Error("a label")
+		}
+	}))
+}

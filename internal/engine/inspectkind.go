@@ -1,0 +1,216 @@
+package engine
+
+import (
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The kinds that keys tell apart; the root's Kind has the same.
+const (
+	KindFree      = ""
+	KindLock      = "lock"
+	KindFair      = "fair"
+	KindReadWrite = "readwrite"
+	KindMulti     = "multilock"
+	KindSemaphore = "semaphore"
+	KindPermits   = "permitsemaphore"
+	KindLatch     = "latch"
+	KindCounter   = "counter"
+)
+
+// inspected says what the keys are, by their shape. An error says that they are
+// nothing that Redisson or latchkey makes.
+func (s *seen) inspected(key string) (Inspected, error) {
+	in := Inspected{At: s.now, Left: millisLeft(s.left), Listeners: -1}
+	in.Token, _ = strconv.ParseInt(s.token, 10, 64)
+	s.waiters(&in)
+	for _, n := range s.listeners {
+		if n > 0 || in.Listeners < 0 {
+			in.Listeners = max(in.Listeners, 0) + int(n)
+		}
+	}
+	switch s.kind {
+	case "none":
+		switch {
+		case len(s.permits) > 0:
+			in.Kind = KindPermits
+			s.holdPermits(key, &in)
+		case len(in.Waiters) > 0:
+			in.Kind = KindFair
+		}
+	case "hash":
+		if !s.holders(key, &in) {
+			return in, fmt.Errorf("%w: a hash that is no lock", ErrKeyConflict)
+		}
+	case "string":
+		n, err := strconv.ParseInt(s.value, 10, 64)
+		if err != nil {
+			return in, fmt.Errorf("%w: a string that is no integer", ErrKeyConflict)
+		}
+		in.Count = n
+		s.counter(key, &in)
+	default:
+		return in, fmt.Errorf("%w: a %s", ErrKeyConflict, s.kind)
+	}
+	return in, nil
+}
+
+// waiters reads the queue of a fair lock.
+func (s *seen) waiters(in *Inspected) {
+	for i := 0; i+1 < len(s.queue); i += 2 {
+		w := InspectedWaiter{ID: s.queue[i]}
+		until := s.clients[clientOf(w.ID)] // of latchkey, whatever its score
+		if until == "" {
+			until = s.queue[i+1]
+		}
+		if ms, ok := parseMs(until); ok {
+			w.Deadline = time.UnixMilli(ms)
+		}
+		in.Waiters = append(in.Waiters, w)
+	}
+}
+
+// holders reads a hash, and reports whether it is a lock.
+func (s *seen) holders(key string, in *Inspected) bool {
+	if len(s.fields) == 0 {
+		return false // too many to look at
+	}
+	if mode, ok := s.fields["mode"]; ok && (mode == "read" || mode == "write") {
+		in.Kind = KindReadWrite
+		delete(s.fields, "mode")
+		return s.countedHolders(key, in)
+	}
+	if s.isGroup() {
+		in.Kind = KindMulti
+		s.groupHolders(key, in)
+		return true
+	}
+	in.Kind = KindLock
+	if len(in.Waiters) > 0 {
+		in.Kind = KindFair
+	}
+	return s.countedHolders(key, in)
+}
+
+// mostCounted is of how many holds of one reader the leases are looked at.
+const mostCounted = 100
+
+// countedHolders reads fields of holder and hold count. It returns false when
+// one of them is something else.
+func (s *seen) countedHolders(key string, in *Inspected) bool {
+	for _, id := range slices.Sorted(maps.Keys(s.fields)) {
+		count, err := strconv.Atoi(s.fields[id])
+		if err != nil || count < 1 || !strings.Contains(id, ":") {
+			return false
+		}
+		h := InspectedHolder{ID: id, Count: count, Lease: in.Left, sides: []string{LabelKey(key, id)}}
+		if in.Kind == KindReadWrite {
+			h.Mode = "write"
+			if !strings.HasSuffix(id, ":write") {
+				// Each hold of a reader has a key that keeps it alive.
+				h.Mode, h.Lease = "read", 0
+				for n := count; n > max(0, count-mostCounted); n-- {
+					h.sides = append(h.sides, Suffixed(key, id)+":rwlock_timeout:"+strconv.Itoa(n))
+				}
+			}
+		}
+		in.Holders = append(in.Holders, h)
+	}
+	return true
+}
+
+// What follows value and owner in the fields of a multi-lock on a group.
+const (
+	groupEnds  = ":expire_time"
+	groupCount = ":lock_count"
+)
+
+// isGroup reports whether the fields are those of a multi-lock on a group: value
+// -> owner, value:owner:expire_time -> ms, value:owner:lock_count -> hold count.
+func (s *seen) isGroup() bool {
+	for f, v := range s.fields {
+		if strings.Contains(f, ":") {
+			if !strings.HasSuffix(f, groupEnds) && !strings.HasSuffix(f, groupCount) {
+				return false
+			}
+			if _, err := strconv.ParseInt(v, 10, 64); err != nil {
+				return false
+			}
+		} else if _, ok := s.fields[f+":"+v+groupCount]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// groupHolders reads them, but those whose lease is over.
+func (s *seen) groupHolders(key string, in *Inspected) {
+	for _, value := range slices.Sorted(maps.Keys(s.fields)) {
+		if strings.Contains(value, ":") {
+			continue
+		}
+		owner := s.fields[value]
+		h := InspectedHolder{ID: owner, Value: value, sides: []string{LabelKey(key, owner)}}
+		h.Count, _ = strconv.Atoi(s.fields[value+":"+owner+groupCount])
+		if ends, ok := parseMs(s.fields[value+":"+owner+groupEnds]); ok {
+			h.Lease = time.UnixMilli(ends).Sub(s.now)
+		}
+		if h.Lease > 0 {
+			in.Holders = append(in.Holders, h)
+		}
+	}
+}
+
+// counter says which of the things it is whose key is an integer.
+func (s *seen) counter(key string, in *Inspected) {
+	switch {
+	case len(s.permits) > 0:
+		in.Kind = KindPermits
+		s.holdPermits(key, in)
+	case s.ended != "" || s.listeners[3] > 0:
+		in.Kind = KindLatch
+	case s.listeners[2] > 0:
+		in.Kind = KindSemaphore
+	default:
+		in.Kind = KindCounter
+	}
+}
+
+// forever is the score of a permit that has no lease.
+const forever = 922337203685477
+
+// holdPermits reads the permits that are out; those whose lease is over count as
+// available.
+func (s *seen) holdPermits(key string, in *Inspected) {
+	for i := 0; i+1 < len(s.permits); i += 2 {
+		id := s.permits[i]
+		if len(id) != 32 { // what Redisson before 3.17 has is a text already
+			id = hex.EncodeToString([]byte(id))
+		}
+		ms, ok := parseMs(s.permits[i+1])
+		h := InspectedHolder{ID: id, Count: 1, Lease: -1, sides: []string{LabelKey(key, id)}}
+		switch left := time.UnixMilli(ms).Sub(s.now); {
+		case !ok || ms == forever:
+		case left <= 0:
+			in.Count++
+			continue
+		default:
+			h.Lease = left
+		}
+		in.Holders = append(in.Holders, h)
+	}
+}
+
+// parseMs reads ms since the epoch, which Redis may print as a float.
+func parseMs(text string) (int64, bool) {
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil || f <= 0 || f > forever {
+		return 0, false
+	}
+	return int64(f), true
+}

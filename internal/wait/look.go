@@ -1,0 +1,25 @@
+package wait
+
+import (
+	"maps"
+	"slices"
+)
+
+// Claims returns the claims of all who wait, or are about to ask: those for one
+// thing in the order in which they are served.
+func (ls *Lines) Claims() []Claim {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	var claims []Claim
+	for _, key := range slices.Sorted(maps.Keys(ls.lines)) {
+		for p := ls.lines[key].head; p != nil; p = p.next {
+			claims = append(claims, p.claim)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(ls.parties)) {
+		for st := ls.parties[key].first; st != nil; st = st.next {
+			claims = append(claims, st.claim)
+		}
+	}
+	return claims
+}

@@ -1,0 +1,3 @@
+module github.com/latchkey-go/latchkey/otel
+
+go 1.26.0

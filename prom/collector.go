@@ -1,0 +1,165 @@
+package prom
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/latchkey-go/latchkey"
+)
+
+// A Collector counts what clients do. Make one with New.
+type Collector struct {
+	classes func(kind, name string) string
+	metrics metrics
+
+	// mu guards the field below.
+	mu     sync.RWMutex
+	series map[object]*series
+}
+
+var _ prometheus.Collector = (*Collector)(nil)
+
+// An Option changes a Collector.
+type Option func(*config)
+
+type config struct {
+	classes    func(kind, name string) string
+	wait, hold []float64
+}
+
+// Classes sets the function that maps the name of an object to the value of the
+// label class. It is called for each event and must be fast, and must return no
+// more than a few different values, for each of them is a set of time series.
+// Default: the class is always empty.
+func Classes(f func(kind, name string) string) Option {
+	return func(c *config) {
+		if f == nil {
+			panic("prom: Classes: the function is nil")
+		}
+		c.classes = f
+	}
+}
+
+// WaitBuckets sets the upper bounds of the buckets of latchkey_wait_seconds, in
+// seconds, growing. Default: 1 ms to 1 min.
+func WaitBuckets(bounds ...float64) Option { return func(c *config) { c.wait = bounds } }
+
+// HoldBuckets sets those of latchkey_hold_seconds. Default: 1 ms to 1 h.
+func HoldBuckets(bounds ...float64) Option { return func(c *config) { c.hold = bounds } }
+
+// New returns a Collector that has counted nothing. It panics when an option
+// makes no sense.
+func New(opts ...Option) *Collector {
+	cfg := config{
+		classes: func(string, string) string { return "" },
+		wait:    []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+		hold:    []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 1800, 3600},
+	}
+	for _, o := range opts {
+		o(&cfg)
+	}
+	return &Collector{classes: cfg.classes, metrics: newMetrics(cfg), series: map[object]*series{}}
+}
+
+// Describe is what a prometheus.Registry calls.
+func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, m := range c.metrics.all() {
+		m.Describe(ch)
+	}
+}
+
+// Collect is what a prometheus.Registry calls.
+func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+	for _, m := range c.metrics.all() {
+		m.Collect(ch)
+	}
+}
+
+// Observer returns what to give to latchkey.WithObserver.
+func (c *Collector) Observer() latchkey.Observer {
+	m := &c.metrics
+	return latchkey.Observer{
+		WaitStarted: func(_ context.Context, kind, name string) {
+			s := c.of(kind, name)
+			s.waiting.Inc()
+			s.contended.Inc()
+		},
+		Acquired: func(_ context.Context, a latchkey.Acquisition) {
+			s := c.of(a.Kind, a.Name)
+			s.ended(a)
+			s.holds.Add(float64(a.Holds))
+			s.acquired.Observe(a.Wait.Seconds())
+		},
+		AcquireFailed: func(_ context.Context, a latchkey.Acquisition, err error) {
+			s := c.of(a.Kind, a.Name)
+			s.ended(a)
+			m.wait.WithLabelValues(s.kind, s.class, latchkey.Outcome(err)).Observe(a.Wait.Seconds())
+		},
+		Released: func(kind, name string, held time.Duration) {
+			c.of(kind, name).released(held)
+		},
+		Renewed: func(kind, name string, lag time.Duration) {
+			s := c.of(kind, name)
+			s.renewed.Inc()
+			s.lag.Observe(lag.Seconds())
+		},
+		RenewFailed: func(kind, name string, _ error) {
+			s := c.of(kind, name)
+			m.renewals.WithLabelValues(s.kind, s.class, "failed").Inc()
+		},
+		Lost: func(kind, name string, held time.Duration, reason latchkey.LossReason) {
+			s := c.of(kind, name)
+			s.released(held)
+			m.lost.WithLabelValues(s.kind, s.class, string(reason)).Inc()
+		},
+		Undone:        func(kind, name string) { c.of(kind, name).undone.Inc() },
+		HintMissed:    func(kind, name string) { c.of(kind, name).missed.Inc() },
+		Resubscribed:  func(int) { m.resubscribed.Inc() },
+		ChannelDenied: func(string, error) { m.denied.Inc() },
+	}
+}
+
+// An object is what the series of an event are found by.
+type object struct{ kind, class string }
+
+// A series is what there is for one kind and class.
+type series struct {
+	object
+	acquired, hold, lag                prometheus.Observer
+	holds, waiting                     prometheus.Gauge
+	contended, renewed, undone, missed prometheus.Counter
+}
+
+// of returns the series for an object of that kind and name.
+func (c *Collector) of(kind, name string) *series {
+	o := object{kind, c.classes(kind, name)}
+	c.mu.RLock()
+	s := c.series[o]
+	c.mu.RUnlock()
+	if s != nil {
+		return s
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s = c.series[o]; s == nil {
+		s = c.metrics.series(o)
+		c.series[o] = s
+	}
+	return s
+}
+
+// ended notes the end of a wait.
+func (s *series) ended(a latchkey.Acquisition) {
+	if a.Contended {
+		s.waiting.Dec()
+	}
+}
+
+// released notes the end of a hold.
+func (s *series) released(held time.Duration) {
+	s.holds.Dec()
+	s.hold.Observe(held.Seconds())
+}

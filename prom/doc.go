@@ -1,0 +1,30 @@
+// Package prom counts what a latchkey client does, for Prometheus.
+//
+//	metrics := prom.New()
+//	prometheus.MustRegister(metrics)
+//	client := latchkey.New(rdb, latchkey.WithObserver(metrics.Observer()))
+//
+// One Collector serves any number of clients of a process. It asks Redis nothing.
+//
+// # Metrics
+//
+//	latchkey_wait_seconds             histogram  from the call of an acquire to its end, by outcome
+//	latchkey_hold_seconds             histogram  from grant to release or loss
+//	latchkey_contended_total          counter    acquires that had to wait
+//	latchkey_holds                    gauge      holds and permits of this process
+//	latchkey_waiting                  gauge      calls that wait
+//	latchkey_lost_total               counter    holds that ended without Unlock, by reason
+//	latchkey_renewals_total           counter    renewals, by result: ok or failed
+//	latchkey_renewal_lag_seconds      histogram  how late a renewal was sent
+//	latchkey_undone_total             counter    failed acquires that had been granted, and were taken back
+//	latchkey_missed_wakeups_total     counter    waiters that a recheck served and no message
+//	latchkey_resubscribed_total       counter    connections for wake-ups that were replaced
+//	latchkey_channels_denied_total    counter    Redis channels that may not be subscribed to
+//
+// All but the last two have the labels kind, which is the package of the object,
+// and class. Names of locks are no labels, because there may be any number of
+// them: class is empty unless [Classes] maps names to a few classes. The outcomes
+// are those of [latchkey.Outcome], the reasons those of [latchkey.LossReason].
+//
+// A Grafana dashboard for these names is in dashboard.json.
+package prom
