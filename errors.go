@@ -1,6 +1,7 @@
 package latchkey
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -88,8 +89,22 @@ func (e *Error) Unwrap() error { return e.Err }
 // that it may have taken effect. After an acquire, whatever it left is undone in
 // the background, or ends with its lease. After an unlock, nothing renews the
 // lock any more; Unlock may be called again, and the lease ends it at the
-// latest.
-func (e *Error) MaybeApplied() bool { return e.maybe }
+// latest. Of an error that joins others it says whether that holds for any of
+// them.
+func (e *Error) MaybeApplied() bool { return e.maybe || anyMaybe(e.Err) }
+
+// anyMaybe looks for an *Error that says so in err and in all that it joins.
+func anyMaybe(err error) bool {
+	switch x := err.(type) { //nolint:errorlint // it is the unwrapping
+	case *Error:
+		return x.MaybeApplied()
+	case interface{ Unwrap() error }:
+		return anyMaybe(x.Unwrap())
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(x.Unwrap(), anyMaybe)
+	}
+	return false
+}
 
 func newError(op, kind, name string, maybe bool, err error) error {
 	return &Error{Op: op, Kind: kind, Name: name, Err: err, maybe: maybe}

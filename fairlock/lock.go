@@ -9,8 +9,11 @@ import (
 	"github.com/latchkey-go/latchkey/internal/engine"
 )
 
+type lockSeam = engine.LockSeam // see internal/engine/part.go
+
 // A Lock is a fair lock on a client. Goroutines may share it.
 type Lock struct {
+	lockSeam
 	engine  *engine.Engine
 	spec    *engine.Spec
 	scripts *scripts
@@ -33,7 +36,8 @@ func New(c *latchkey.Client, name string, opts ...Option) *Lock {
 	}
 	e := engine.Of(c)
 	s := newScripts(e, e.Mapped(name), cfg)
-	return &Lock{engine: e, spec: e.Prepare(s.spec(name, cfg)), scripts: s}
+	spec := e.Prepare(s.spec(name, cfg))
+	return &Lock{lockSeam: engine.NewLockSeam(e, spec), engine: e, spec: spec, scripts: s}
 }
 
 // Name returns the name of the lock.

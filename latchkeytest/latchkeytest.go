@@ -8,6 +8,8 @@ package latchkeytest
 import (
 	"context"
 	"net"
+	"strconv"
+	"sync/atomic"
 	"testing"
 
 	"github.com/alicebob/miniredis/v2"
@@ -30,7 +32,11 @@ func New(t testing.TB, opts ...latchkey.Option) *latchkey.Client {
 // or that look into Redis.
 type Server struct {
 	mini *miniredis.Miniredis
+	addr string
 }
+
+// servers numbers the servers, so that no two have one address.
+var servers atomic.Int32
 
 // NewServer starts a server. It is closed when the test ends.
 func NewServer(t testing.TB) *Server {
@@ -38,16 +44,17 @@ func NewServer(t testing.TB) *Server {
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)
 	t.Cleanup(m.Close)
-	return &Server{mini: m}
+	// Never dialled; but a host name would be looked up, and a resolver that is
+	// shared by bubbles breaks them.
+	port := 6379 + int(servers.Add(1))%50_000
+	return &Server{mini: m, addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
 }
 
 // Redis returns a new connection to the server. It is closed when the test ends.
 func (s *Server) Redis(t testing.TB) *redis.Client {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{
-		// Never dialled; but a host name would be looked up, and a resolver that
-		// is shared by bubbles breaks them.
-		Addr: "127.0.0.1:6379",
+		Addr: s.addr,
 		Dialer: func(context.Context, string, string) (net.Conn, error) {
 			return s.mini.Dial()
 		},

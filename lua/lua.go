@@ -240,6 +240,33 @@ var (
 	PermitDelete = newScript("permitsemaphore/delete", permitDelete)
 )
 
+// The scripts of the group lock.
+var (
+	//go:embed multilock/acquire.lua
+	groupAcquire string
+	//go:embed multilock/release.lua
+	groupRelease string
+	//go:embed multilock/renew.lua
+	groupRenew string
+	//go:embed multilock/force.lua
+	groupForce string
+	//go:embed multilock/state.lua
+	groupState string
+
+	// GroupAcquire takes the values of a set; see multilock/acquire.lua for its
+	// contract.
+	GroupAcquire = newScript("multilock/acquire", groupAcquire)
+	// GroupRelease brings the hold count of a set down; see multilock/release.lua.
+	GroupRelease = newScript("multilock/release", groupRelease)
+	// GroupRenew extends the leases of many sets; see multilock/renew.lua.
+	GroupRenew = newScript("multilock/renew", groupRenew)
+	// GroupForce frees the values of a set whoever holds them; see
+	// multilock/force.lua.
+	GroupForce = newScript("multilock/force", groupForce)
+	// GroupState reads a set; see multilock/state.lua.
+	GroupState = newScript("multilock/state", groupState)
+)
+
 // The scripts that only look.
 var (
 	//go:embed inspect/object.lua

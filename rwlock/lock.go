@@ -10,6 +10,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/engine"
 )
 
+type lockSeam = engine.LockSeam // see internal/engine/part.go
+
 // An RWLock is a read-write lock on a client: two locks that exclude each
 // other, of which the one for reading may have many holders. Goroutines may
 // share it.
@@ -31,9 +33,13 @@ func New(c *latchkey.Client, name string, opts ...Option) *RWLock {
 	e := engine.Of(c)
 	r, w := newReadScripts(e.Mapped(name)), newWriteScripts(e.Mapped(name), cfg)
 	return &RWLock{
-		read:  &Lock{engine: e, spec: e.Prepare(r.spec(name)), scripts: &r.scripts},
-		write: &Lock{engine: e, spec: e.Prepare(w.spec(name)), scripts: &w.scripts},
+		read:  newLock(e, e.Prepare(r.spec(name)), &r.scripts),
+		write: newLock(e, e.Prepare(w.spec(name)), &w.scripts),
 	}
+}
+
+func newLock(e *engine.Engine, spec *engine.Spec, s *scripts) *Lock {
+	return &Lock{lockSeam: engine.NewLockSeam(e, spec), engine: e, spec: spec, scripts: s}
 }
 
 // Name returns the name of the lock.
@@ -85,6 +91,7 @@ var errNotWriter = errors.New("the Hold is not one of this lock's write half")
 // A Lock is one half of an RWLock: a reentrant lock, with holders, hold counts
 // and leases of its own. Goroutines may share it.
 type Lock struct {
+	lockSeam
 	engine  *engine.Engine
 	spec    *engine.Spec
 	scripts *scripts

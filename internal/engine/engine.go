@@ -60,6 +60,8 @@ type Engine struct {
 	gate     gate
 	bounds   bounds
 
+	reticence Reticence
+
 	failing atomic.Pointer[time.Time] // since when no acquire is answered; nil while they are
 
 	counters struct {

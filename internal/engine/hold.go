@@ -21,6 +21,11 @@ type Held interface {
 	HolderID() string
 	// NotHeld is the *Error of a method that finds nothing held.
 	NotHeld(op string) error
+	// Speaks returns the holder that h's Context names for s, if any.
+	Speaks(e *Engine, s *Spec) (holder uint64, ok bool)
+	// JoinWhole and StayClosed are for locks that are made of others; see part.go.
+	JoinWhole(whole any, ended func(cause error))
+	StayClosed(ctx context.Context, d time.Duration) error
 }
 
 // A state is what has become of a hold.
@@ -51,6 +56,8 @@ type Hold struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	gone   chan struct{} // behind Lost; made on demand
+	whole  any           // what h is part of; see JoinWhole
+	ended  func(cause error)
 }
 
 var _ Held = (*Hold)(nil)
@@ -96,8 +103,7 @@ func (h *Hold) Context() context.Context {
 	h.entry.mu.Lock()
 	defer h.entry.mu.Unlock()
 	if h.ctx == nil {
-		id := &identity{outer: identityOf(h.parent), holder: h.entry.key.holder, hold: h}
-		h.ctx, h.cancel = context.WithCancelCause(context.WithValue(h.parent, identityKey{}, id))
+		h.ctx, h.cancel = context.WithCancelCause(WithHold(h.parent, h))
 		if h.state != held {
 			h.cancel(h.cause)
 		}
@@ -127,17 +133,20 @@ func (h *Hold) endLocked(st state, cause error) {
 	if st == lost && h.gone != nil {
 		close(h.gone)
 	}
+	if h.ended != nil {
+		h.ended(cause)
+	}
 }
 
-// covers reports whether h's Context speaks for s: h still lives, and s is of
-// the same scope of the same client.
-func (h *Hold) covers(e *Engine, s *Spec) bool {
+// Speaks returns the holder that h's Context names for s: h's own, if it still
+// lives and s is of the same scope of the same client.
+func (h *Hold) Speaks(e *Engine, s *Spec) (holder uint64, ok bool) {
 	if h.entry.engine != e || h.spec.Scope != s.Scope {
-		return false
+		return 0, false
 	}
 	h.entry.mu.Lock()
 	defer h.entry.mu.Unlock()
-	return h.state == held
+	return h.entry.key.holder, h.state == held
 }
 
 // Remaining returns how long the hold may still be believed in.

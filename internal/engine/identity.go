@@ -17,9 +17,9 @@ func NewHolder() uint64 { return holders.Add(1) }
 type identity struct {
 	outer  *identity
 	holder uint64
-	// hold is set for the identity of a Hold's Context: it counts only for the
-	// scope of that hold, and only while the hold lives.
-	hold *Hold
+	// hold is set for the identity of a Hold's Context: it counts only for what
+	// that speaks for, and only while the hold lives.
+	hold Held
 }
 
 type identityKey struct{}
@@ -36,9 +36,8 @@ func WithHolder(ctx context.Context, n uint64) context.Context {
 
 // WithHold returns a context in which what h's Context re-enters is re-entered
 // too, but which does not end when h does.
-func WithHold(ctx context.Context, h *Hold) context.Context {
-	id := &identity{outer: identityOf(ctx), holder: h.entry.key.holder, hold: h}
-	return context.WithValue(ctx, identityKey{}, id)
+func WithHold(ctx context.Context, h Held) context.Context {
+	return context.WithValue(ctx, identityKey{}, &identity{outer: identityOf(ctx), hold: h})
 }
 
 // HolderFrom returns the holder that WithHolder put into ctx.
@@ -63,8 +62,11 @@ func (e *Engine) holderFor(ctx context.Context, s *Spec) (n uint64, fresh bool) 
 // holderIn returns the holder that ctx names for s, if any.
 func (e *Engine) holderIn(ctx context.Context, s *Spec) (n uint64, ok bool) {
 	for id := identityOf(ctx); id != nil; id = id.outer {
-		if id.hold == nil || id.hold.covers(e, s) {
+		if id.hold == nil {
 			return id.holder, true
+		}
+		if n, ok := id.hold.Speaks(e, s); ok {
+			return n, true
 		}
 	}
 	return 0, false

@@ -3,6 +3,7 @@ package redistest
 import (
 	"context"
 	"net"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,6 +22,7 @@ type Env struct {
 	Mini  *miniredis.Miniredis // the server, whose clock is the bubble's
 
 	t        *testing.T
+	addr     string // never dialed; tells servers apart
 	mu       sync.Mutex
 	muted    bool // no network for new clients
 	links    map[*redis.Client]*Proxy
@@ -40,18 +42,36 @@ type Env struct {
 func Bubble(t *testing.T, f func(t *testing.T, env *Env)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		e := &Env{t: t, Mini: miniredis.NewMiniRedis(), links: map[*redis.Client]*Proxy{}}
-		e.Mini.ClockTTL(true)
-		t.Cleanup(func() { // after the cleanups of f
-			for c, p := range e.links {
-				_ = c.Close()
-				p.close()
-			}
-			e.Mini.Close()
-		})
-		e.Redis = e.Client()
-		f(t, e)
+		f(t, newEnv(t, 6379))
 	})
+}
+
+func newEnv(t *testing.T, port int) *Env {
+	t.Helper()
+	// A name instead of an IP address would be looked up, by goroutines outside
+	// the bubble.
+	e := &Env{t: t, addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Mini: miniredis.NewMiniRedis(), links: map[*redis.Client]*Proxy{}}
+	e.Mini.ClockTTL(true)
+	t.Cleanup(func() { // after the cleanups of the test
+		for c, p := range e.links {
+			_ = c.Close()
+			p.close()
+		}
+		e.Mini.Close()
+	})
+	e.Redis = e.Client()
+	return e
+}
+
+// Fleet returns n servers in the bubble that know nothing of each other, of which
+// e is the first.
+func (e *Env) Fleet(n int) []*Env {
+	e.t.Helper()
+	fleet := []*Env{e}
+	for i := 1; i < n; i++ {
+		fleet = append(fleet, newEnv(e.t, 6379+i))
+	}
+	return fleet
 }
 
 // Client returns another client of the same server, over connections of its
@@ -67,9 +87,7 @@ func (e *Env) Client(opts ...func(*redis.Options)) *redis.Client {
 		}
 	}
 	o := &redis.Options{
-		// Never dialed. But a name instead of an IP address would be looked up,
-		// by goroutines outside the bubble.
-		Addr: "127.0.0.1:6379",
+		Addr: e.addr,
 		Dialer: func(context.Context, string, string) (net.Conn, error) {
 			client, server := net.Pipe()
 			p.serve(server)

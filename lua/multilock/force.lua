@@ -1,0 +1,38 @@
+-- multilock/force: free the values of a set, whoever holds them. Its loop is as
+-- long as the set.
+--
+-- KEYS[1]     the group: a hash of v -> holder, v:<holder>:expire_time -> server
+--             ms and v:<holder>:lock_count -> hold count for each value v
+-- ARGV[1]     Redis channel of the group
+-- ARGV[2]     how to publish: 'PUBLISH', 'SPUBLISH', 'BOTH' or 'NONE'
+-- ARGV[3...]  the values of the set, hashed
+--
+-- Returns 1  a value was held; all are free now
+--         0  they were free
+-- A key that is no hash is left alone, with Redis's WRONGTYPE error.
+local group, channel, verb = KEYS[1], ARGV[1], ARGV[2]
+local call = redis.call
+
+local time = call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local held = 0
+for i = 3, #ARGV do
+  local value = ARGV[i]
+  local owner = call('HGET', group, value)
+  if owner then
+    local fields = value .. ':' .. owner
+    if (tonumber(call('HGET', group, fields .. ':expire_time') or 0) or 0) > now then
+      held = 1
+    end
+    call('HDEL', group, value, fields .. ':expire_time', fields .. ':lock_count')
+  end
+end
+if held == 1 then
+  if verb == 'PUBLISH' or verb == 'BOTH' then
+    redis.pcall('PUBLISH', channel, '0')
+  end
+  if verb == 'SPUBLISH' or verb == 'BOTH' then
+    redis.pcall('SPUBLISH', channel, '0')
+  end
+end
+return held

@@ -1,0 +1,441 @@
+package multilock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/redistest"
+	"github.com/latchkey-go/latchkey/multilock"
+	"github.com/latchkey-go/latchkey/rlock"
+	"github.com/latchkey-go/latchkey/rwlock"
+)
+
+// TestAllOnTwoServers: both members are held, and both are given back.
+func TestAllOnTwoServers(t *testing.T) {
+	inFleet(t, 2, func(t *testing.T, fl *fleet) {
+		a, b := rlock.New(fl.clients[0], "a"), rlock.New(fl.clients[1], "b")
+		l := multilock.New(b, a, a)
+		require.Equal(t, "a+b", l.Name())
+		h := mustLock(t, l)
+		require.Equal(t, "a+b", h.Name())
+		require.Positive(t, h.Remaining())
+		require.NotEmpty(t, h.HolderID())
+		refused(t, rlock.New(fl.more(t)[0], "a"))
+		refused(t, b)
+		refused(t, l)
+		mustUnlock(t, h)
+		ended(t, h, context.Canceled)
+		require.ErrorIs(t, h.Unlock(t.Context()), latchkey.ErrNotHeld)
+		clean(t, fl.envs...)
+		require.NoError(t, latchkey.Do(t.Context(), l, func(ctx context.Context) error {
+			refused(t, a)
+			return nil
+		}))
+		clean(t, fl.envs...)
+	})
+}
+
+// TestAllOrNone: a member that is refused leaves nothing of the others.
+func TestAllOrNone(t *testing.T) {
+	inFleet(t, 2, func(t *testing.T, fl *fleet) {
+		a, b := rlock.New(fl.clients[0], "a"), rlock.New(fl.clients[1], "b")
+		l := multilock.New(a, b)
+		for _, taken := range []*rlock.Lock{a, b} {
+			h := mustLock(t, taken)
+			refused(t, l)
+			start := time.Now()
+			got, err := l.TryLock(t.Context(), latchkey.Wait(time.Second))
+			require.ErrorIs(t, err, latchkey.ErrNotAcquired)
+			require.Nil(t, got)
+			require.Equal(t, time.Second, time.Since(start), "Wait is for the whole")
+			mustUnlock(t, h)
+			clean(t, fl.envs...)
+		}
+	})
+}
+
+// TestAllHoldsNothingForLong: while a member is missing the others are free, but
+// for a while that is bounded.
+func TestAllHoldsNothingForLong(t *testing.T) {
+	inFleet(t, 1, func(t *testing.T, fl *fleet) {
+		c := fl.clients[0]
+		a, b := rlock.New(c, "a"), rlock.New(c, "b")
+		h := mustLock(t, b)
+		got := make(chan *latchkey.Hold, 1)
+		go func() {
+			h, err := multilock.New(a, b).Lock(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			got <- h
+		}()
+		time.Sleep(100 * time.Millisecond) // its first patience
+		synctest.Wait()
+		time.Sleep(time.Millisecond)
+		for range 1000 {
+			free(t, a)
+			time.Sleep(time.Second)
+		}
+		released := time.Now()
+		mustUnlock(t, h)
+		whole := <-got
+		require.Equal(t, released, time.Now(), "when it was granted")
+		mustUnlock(t, whole)
+		clean(t, fl.envs...)
+	})
+}
+
+// TestAllDoesNotSpendTheWaitOnTheFirst: a first member that is busy for a part of
+// the wait leaves the rest for the others.
+func TestAllDoesNotSpendTheWaitOnTheFirst(t *testing.T) {
+	inFleet(t, 1, func(t *testing.T, fl *fleet) {
+		c := fl.clients[0]
+		a, b := rlock.New(c, "a"), rlock.New(c, "b")
+		ha, hb := mustLock(t, a), mustLock(t, b)
+		time.AfterFunc(time.Second, func() { _ = ha.Unlock(context.Background()) })
+		time.AfterFunc(3*time.Second, func() { _ = hb.Unlock(context.Background()) })
+		start := time.Now()
+		h, err := multilock.New(a, b).TryLock(t.Context(), latchkey.Wait(5*time.Second))
+		require.NoError(t, err)
+		require.Equal(t, 3*time.Second, time.Since(start))
+		mustUnlock(t, h)
+	})
+}
+
+// TestAllLosesWithItsFirstMember: the Context ends, the rest is held until Unlock,
+// and Unlock gives that back and says what was lost.
+func TestAllLosesWithItsFirstMember(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, fl *fleet) {
+		ms := rlocks("m", fl.clients...)
+		h := mustLock(t, multilock.New(ms...))
+		lost := h.Lost()
+		start := time.Now()
+		fl.envs[1].Mini.Del("m")
+		<-h.Context().Done()
+		require.Equal(t, 10*time.Second, time.Since(start), "one renewal later")
+		<-lost
+		ended(t, h, latchkey.ErrLeaseLost)
+		time.Sleep(time.Hour)
+		require.Equal(t, 2, fl.holding("m"), "members held until Unlock")
+		isLost(t, h.Extend(t.Context(), time.Minute))
+		isLost(t, h.Unlock(t.Context()))
+		clean(t, fl.envs...)
+		isLost(t, h.Unlock(t.Context()))
+	})
+}
+
+// TestAllUnlockFindsALoss: a loss that only Unlock finds is reported, and the
+// others are free.
+func TestAllUnlockFindsALoss(t *testing.T) {
+	inFleet(t, 2, func(t *testing.T, fl *fleet) {
+		h := mustLock(t, multilock.New(rlocks("m", fl.clients...)...))
+		lost := h.Lost()
+		fl.envs[0].Mini.Del("m")
+		isLost(t, h.Unlock(t.Context()))
+		<-lost
+		clean(t, fl.envs...)
+	})
+}
+
+// TestAllRemaining: it is the least of the members'.
+func TestAllRemaining(t *testing.T) {
+	inFleet(t, 2, func(t *testing.T, fl *fleet) {
+		const lease = 10 * time.Second
+		h := mustLock(t, multilock.New(rlocks("m", fl.clients...)...), latchkey.Lease(lease))
+		require.Equal(t, window(lease), h.Remaining())
+		require.NoError(t, h.Extend(t.Context(), time.Minute))
+		require.Equal(t, window(time.Minute), h.Remaining())
+		start := time.Now()
+		<-h.Lost()
+		require.Equal(t, window(time.Minute), time.Since(start))
+		isLost(t, h.Unlock(t.Context()))
+	})
+}
+
+// TestAllShortLease: a lease that is shorter than a member is busy is not over
+// when the lock is had.
+func TestAllShortLease(t *testing.T) {
+	inFleet(t, 1, func(t *testing.T, fl *fleet) {
+		c := fl.clients[0]
+		a, b := rlock.New(c, "a"), rlock.New(c, "b")
+		hb := mustLock(t, b)
+		time.AfterFunc(300*time.Millisecond, func() { _ = hb.Unlock(context.Background()) })
+		h := mustLock(t, multilock.New(a, b), latchkey.Lease(200*time.Millisecond))
+		require.Equal(t, window(200*time.Millisecond), h.Remaining())
+		mustUnlock(t, h)
+	})
+}
+
+// TestAllClose: the Close of a member's client ends the whole, without a loss.
+func TestAllClose(t *testing.T) {
+	inFleet(t, 2, func(t *testing.T, fl *fleet) {
+		ms := rlocks("m", fl.clients...)
+		l := multilock.New(ms...)
+		h := mustLock(t, l)
+		require.NoError(t, fl.clients[1].Close())
+		ended(t, h, latchkey.ErrClosed)
+		require.ErrorIs(t, h.Unlock(t.Context()), latchkey.ErrClosed)
+		clean(t, fl.envs...)
+		_, err := l.Lock(t.Context())
+		require.ErrorIs(t, err, latchkey.ErrClosed)
+		require.ErrorIs(t, l.Unlock(t.Context()), latchkey.ErrClosed)
+		clean(t, fl.envs...)
+	})
+}
+
+// TestAllReenters: with the Hold's Context and with a holder.
+func TestAllReenters(t *testing.T) {
+	inFleet(t, 2, func(t *testing.T, fl *fleet) {
+		a, b := rlock.New(fl.clients[0], "a"), rlock.New(fl.clients[1], "b")
+		l := multilock.New(a, b)
+		h := mustLock(t, l)
+		inner, err := l.TryLock(h.Context())
+		require.NoError(t, err)
+		single, err := b.TryLock(inner.Context())
+		require.NoError(t, err)
+		n, err := b.HoldCount(h.Context())
+		require.NoError(t, err)
+		require.Equal(t, 3, n)
+		mustUnlock(t, single)
+		mustUnlock(t, inner)
+		require.NoError(t, h.Context().Err())
+		mustUnlock(t, h)
+		clean(t, fl.envs...)
+
+		ctx := latchkey.WithHolder(t.Context())
+		me, _ := latchkey.HolderFrom(ctx)
+		first, err := multilock.New(a, b).Lock(ctx)
+		require.NoError(t, err)
+		require.Equal(t, me, first.Holder())
+		nested, err := a.Lock(ctx)
+		require.NoError(t, err)
+		second, err := multilock.New(b, a).Lock(ctx)
+		require.NoError(t, err)
+		require.NoError(t, multilock.New(a, b).Unlock(ctx), "the latest hold")
+		ended(t, second, context.Canceled)
+		require.NoError(t, first.Context().Err())
+		require.NoError(t, multilock.New(a, b).Unlock(ctx))
+		ended(t, first, context.Canceled)
+		require.ErrorIs(t, l.Unlock(ctx), latchkey.ErrNotHeld)
+		require.NoError(t, nested.Context().Err(), "a hold that is no part of it")
+		mustUnlock(t, nested)
+		clean(t, fl.envs...)
+	})
+}
+
+// TestAllPartGivenBack: a member that its holder gives back by itself ends the
+// whole; nobody has lost anything.
+func TestAllPartGivenBack(t *testing.T) {
+	inFleet(t, 2, func(t *testing.T, fl *fleet) {
+		a, b := rlock.New(fl.clients[0], "a"), rlock.New(fl.clients[1], "b")
+		ctx := latchkey.WithHolder(t.Context())
+		h, err := multilock.New(a, b).Lock(ctx)
+		require.NoError(t, err)
+		require.NoError(t, a.Unlock(ctx))
+		ended(t, h, context.Canceled)
+		require.ErrorIs(t, h.Unlock(ctx), latchkey.ErrNotHeld)
+		clean(t, fl.envs...)
+	})
+}
+
+// TestAllNonReentrantMember: the error of a member that will never be had ends it.
+func TestAllNonReentrantMember(t *testing.T) {
+	inFleet(t, 2, func(t *testing.T, fl *fleet) {
+		a, b := rlock.New(fl.clients[0], "a"), rlock.New(fl.clients[1], "b", rlock.NonReentrant())
+		l := multilock.New(a, b)
+		h := mustLock(t, l)
+		_, err := l.Lock(h.Context())
+		require.ErrorIs(t, err, latchkey.ErrReentry)
+		n, err := a.HoldCount(h.Context())
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		mustUnlock(t, h)
+		require.NoError(t, fl.envs[1].Mini.Set("b", "a string"))
+		_, err = l.Lock(t.Context())
+		require.ErrorIs(t, err, latchkey.ErrKeyConflict)
+		var e *latchkey.Error
+		require.ErrorAs(t, err, &e)
+		require.Equal(t, "multilock", e.Kind)
+		require.Equal(t, "a+b", e.Name)
+		fl.envs[1].Mini.Del("b")
+		clean(t, fl.envs...)
+	})
+}
+
+// TestAllBothHalves: both halves of a read-write lock have one holder.
+func TestAllBothHalves(t *testing.T) {
+	inFleet(t, 1, func(t *testing.T, fl *fleet) {
+		rw := rwlock.New(fl.clients[0], "rw")
+		h := mustLock(t, multilock.New(rw.ReadLock(), rw.WriteLock()))
+		refused(t, rw.ReadLock())
+		mustUnlock(t, h)
+		clean(t, fl.envs...)
+	})
+}
+
+// TestAllNested: members that are made of locks themselves, whole or by majority.
+func TestAllNested(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, fl *fleet) {
+		red := multilock.NewRed(rlocks("r", fl.clients...)...)
+		a, b := rlock.New(fl.clients[0], "a"), rlock.New(fl.clients[1], "b")
+		g := multilock.NewGroup(fl.clients[2], "g", "1", "2")
+		l := multilock.New(red, multilock.New(b, g), a)
+		h := mustLock(t, l)
+		for _, m := range []latchkey.Locker{a, b, red, g} {
+			refused(t, m)
+		}
+		again, err := l.TryLock(h.Context())
+		require.NoError(t, err)
+		mustUnlock(t, again)
+		require.NoError(t, h.Extend(t.Context(), time.Minute))
+		for i := range 2 { // one is a minority
+			require.NoError(t, h.Context().Err())
+			fl.envs[i].Mini.Del("r")
+		}
+		<-h.Context().Done()
+		ended(t, h, latchkey.ErrLeaseLost)
+		isLost(t, h.Unlock(t.Context()))
+		clean(t, fl.envs...)
+
+		ctx := latchkey.WithHolder(t.Context())
+		_, err = l.Lock(ctx)
+		require.NoError(t, err)
+		require.NoError(t, l.Unlock(ctx))
+		clean(t, fl.envs...)
+	})
+}
+
+// TestAllHoldAtLeast: what was held stays closed, what was rolled back does not.
+func TestAllHoldAtLeast(t *testing.T) {
+	inFleet(t, 2, func(t *testing.T, fl *fleet) {
+		a, b := rlock.New(fl.clients[0], "a"), rlock.New(fl.clients[1], "b")
+		l := multilock.New(a, b)
+		hb := mustLock(t, b)
+		_, err := l.TryLock(t.Context(), latchkey.HoldAtLeast(time.Minute))
+		require.ErrorIs(t, err, latchkey.ErrNotAcquired)
+		free(t, a)
+		mustUnlock(t, hb)
+		mustUnlock(t, mustLock(t, l, latchkey.HoldAtLeast(time.Minute)))
+		refused(t, a)
+		refused(t, b)
+		time.Sleep(time.Minute + time.Millisecond)
+		clean(t, fl.envs...)
+	})
+}
+
+// TestAllToken: the token of the one member that is fenced.
+func TestAllToken(t *testing.T) {
+	inFleet(t, 2, func(t *testing.T, fl *fleet) {
+		a, b := rlock.New(fl.clients[0], "a", rlock.Fenced()), rlock.New(fl.clients[1], "b")
+		h := mustLock(t, multilock.New(a, b))
+		token, err := a.Token(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, token, h.Token())
+		mustUnlock(t, h)
+		h = mustLock(t, multilock.New(a, rlock.New(fl.clients[1], "b", rlock.Fenced())))
+		require.Zero(t, h.Token(), "tokens of two servers")
+		mustUnlock(t, h)
+	})
+}
+
+// TestAllSilentServer: a cancelled call returns at once, whatever a server does,
+// and leaves nothing.
+func TestAllSilentServer(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, fl *fleet) {
+		l := multilock.New(rlocks("m", fl.clients...)...)
+		for silent := range fl.envs {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			fl.cut(true, silent)
+			start := time.Now()
+			_, err := l.Lock(ctx)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.LessOrEqual(t, time.Since(start), time.Second+100*time.Millisecond)
+			cancel()
+			fl.cut(false, silent)
+			time.Sleep(30 * time.Second)
+			clean(t, fl.envs...)
+		}
+	})
+}
+
+// TestAllUnlockSilentServer: Unlock tries every member, and may be called again.
+func TestAllUnlockSilentServer(t *testing.T) {
+	inFleet(t, 2, func(t *testing.T, fl *fleet) {
+		h := mustLock(t, multilock.New(rlocks("m", fl.clients...)...))
+		fl.cut(true, 1)
+		start := time.Now()
+		err := h.Unlock(t.Context())
+		require.Error(t, err)
+		var e *latchkey.Error
+		require.ErrorAs(t, err, &e)
+		require.True(t, e.MaybeApplied())
+		require.LessOrEqual(t, time.Since(start), 4*time.Second)
+		require.False(t, fl.envs[0].Mini.Exists("m"), "the other member is free")
+		fl.cut(false, 1)
+		require.NoError(t, h.Unlock(t.Context()), "Unlock again")
+		clean(t, fl.envs...)
+		require.ErrorIs(t, h.Unlock(t.Context()), latchkey.ErrNotHeld)
+	})
+}
+
+// TestAllForeignMember: a Locker of somebody else's is a member like any other.
+func TestAllForeignMember(t *testing.T) {
+	type foreign struct{ latchkey.Locker }
+	inFleet(t, 1, func(t *testing.T, fl *fleet) {
+		a := rlock.New(fl.clients[0], "a")
+		l := multilock.New(foreign{a}, rlock.New(fl.clients[0], "b"))
+		h := mustLock(t, l)
+		refused(t, a)
+		mustUnlock(t, h)
+		_, err := multilock.New(nothing{}).Lock(t.Context())
+		require.ErrorContains(t, err, "no Hold and no error")
+		clean(t, fl.envs...)
+	})
+}
+
+type nothing struct{}
+
+func (nothing) Name() string { return "nothing" }
+
+func (nothing) Lock(context.Context, ...latchkey.LockOption) (*latchkey.Hold, error) { return nil, nil } //nolint:nilnil // that is the fault
+
+func (nothing) TryLock(context.Context, ...latchkey.LockOption) (*latchkey.Hold, error) {
+	return nil, errors.New("not reached")
+}
+
+// TestBadArguments: constructors panic, and options that make no sense fail the
+// acquire before anything is sent.
+func TestBadArguments(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+		c := newClient(t, env.Redis)
+		panics(t, "New: there are no locks", func() { multilock.New() })
+		panics(t, "New: lock 2 is nil", func() { multilock.New(rlock.New(c, "a"), nil) })
+		panics(t, "NewRed: there are no locks", func() { multilock.NewRed() })
+		panics(t, "locks 1 and 2 are on the same client", func() { multilock.NewRed(rlocks("a", c, c)...) })
+		panics(t, "locks 1 and 2 are both on 127.0.0.1:6379", func() {
+			multilock.NewRed(rlocks("a", c, newClient(t, env.Client()))...)
+		})
+		panics(t, "the client is nil", func() { multilock.NewGroup(nil, "g", "a") })
+		panics(t, "the name is empty", func() { multilock.NewGroup(c, "", "a") })
+		panics(t, "there are no values", func() { multilock.NewGroup(c, "g") })
+
+		l := multilock.New(rlock.New(c, "a"), rlock.New(c, "b"))
+		for _, opts := range [][]latchkey.LockOption{
+			{latchkey.Lease(-1)},
+			{latchkey.Lease(time.Second), latchkey.MaxHold(time.Second)},
+			{latchkey.Lease(time.Second), latchkey.HoldAtLeast(time.Minute)},
+		} {
+			_, err := l.Lock(t.Context(), opts...)
+			require.ErrorContains(t, err, "multilock: lock")
+			_, err = multilock.NewRed(rlock.New(c, "a")).TryLock(t.Context(), opts...)
+			require.Error(t, err)
+		}
+		require.Zero(t, env.Commands(""))
+	})
+}

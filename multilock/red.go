@@ -1,0 +1,279 @@
+package multilock
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/engine"
+)
+
+const (
+	// tryBound is how long one member may take to answer, unless a tenth of the
+	// lease is less.
+	tryBound = 50 * time.Millisecond
+	// silence is for how long a member that did not answer is asked by one caller
+	// only, as long as there is a majority without it.
+	silence = 500 * time.Millisecond
+	// pauseFirst and pauseMost bound the random delay between two rounds.
+	pauseFirst = 10 * time.Millisecond
+	pauseMost  = 200 * time.Millisecond
+)
+
+// majority asks all members at once, round by round, until a round has got a
+// majority of them that is good for a while yet. A round that has not gives back
+// what it got.
+func (t *taking) majority(ctx context.Context) (*whole, error) {
+	quorum := t.lock.quorum
+	var failing time.Time
+	patience := engine.AnswerWithin
+	for pause := pauseFirst; ; pause = min(2*pause, pauseMost) {
+		r := t.tryAll(ctx)
+		if r.whole != nil {
+			err := t.stayClosed(ctx, r.whole)
+			if err == nil {
+				return r.whole, nil
+			}
+			_ = r.whole.Unlock(ctx) // ends with its leases at the latest
+			return nil, err
+		}
+		switch now := time.Now(); {
+		case ctx.Err() != nil:
+			return nil, errors.Join(ctx.Err(), r.doubts())
+		case r.never > len(t.lock.members)-quorum:
+			return nil, errors.Join(r.errs...)
+		case t.once:
+			return nil, r.refusal(quorum)
+		case r.answered >= quorum:
+			failing, patience = time.Time{}, engine.WaiterPatience
+		case failing.IsZero():
+			failing = now
+		case now.Sub(failing) >= patience:
+			return nil, errors.Join(r.errs...)
+		}
+		if !sleep(t.over, pause/2+rand.N(pause/2)) {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			return nil, errors.Join(engine.ErrNotAcquired, r.doubts())
+		}
+	}
+}
+
+// sleep waits for d; false when ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// A round is what came of asking all members at once.
+type round struct {
+	whole    *whole // nil unless a majority is held
+	answered int    // members that granted or refused
+	never    int    // members that failed for good
+	errs     []error
+}
+
+// refusal is the error of a single round.
+func (r *round) refusal(quorum int) error {
+	if r.answered >= quorum {
+		return errors.Join(engine.ErrNotAcquired, r.doubts())
+	}
+	return errors.Join(r.errs...)
+}
+
+// doubts returns the errors of members that may have been taken, and are being
+// given back.
+func (r *round) doubts() error {
+	var errs []error
+	for _, err := range r.errs {
+		var e *latchkey.Error
+		if errors.As(err, &e) && e.MaybeApplied() {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// A grant is a member's answer.
+type grant struct {
+	member int
+	held   engine.Held
+	err    error
+}
+
+var errSilent = errors.New("a member has not answered lately")
+
+// tryAll makes one round. It returns as soon as a majority is had, or cannot be.
+func (t *taking) tryAll(ctx context.Context) round {
+	l := t.lock
+	bound := t.bound()
+	trying, cancel := context.WithTimeout(ctx, t.left(bound))
+	asked := l.worthAsking()
+	grants := make(chan grant, len(l.members))
+	for i := range l.members {
+		go func() {
+			if !asked[i] {
+				grants <- grant{i, nil, errSilent}
+				return
+			}
+			grants <- t.try(ctx, trying, i)
+		}()
+	}
+	var r round
+	var got []grant
+	failed := 0
+	for len(got) < l.quorum && failed <= len(l.members)-l.quorum {
+		g := <-grants
+		switch {
+		case g.err == nil:
+			got = append(got, g)
+			r.answered++
+			continue
+		case errors.Is(g.err, engine.ErrNotAcquired):
+			r.answered++
+		case forGood(g.err):
+			r.never++
+		}
+		failed++
+		r.errs = append(r.errs, g.err)
+	}
+	pending := len(l.members) - len(got) - failed
+	w := newWhole(ctx, l)
+	for _, g := range got {
+		w.add(g.member, g.held)
+	}
+	if len(got) >= l.quorum && w.settle(ctx) && w.Remaining() > 0 {
+		r.whole = w
+		go t.late(ctx, cancel, w, grants, pending)
+		return r
+	}
+	w.drop()
+	cancel() // what is under way yet is taken back by its client
+	go t.late(ctx, cancel, w, grants, pending)
+	held := make([]engine.Held, len(got))
+	for i, g := range got {
+		held[i] = g.held
+	}
+	// A member that was had and does not answer now is no reason to wait.
+	soon, end := context.WithTimeout(t.over, bound)
+	defer end()
+	giveBack(soon, held)
+	return r
+}
+
+// bound returns how long one member may take.
+func (t *taking) bound() time.Duration {
+	d := tryBound
+	if lease := t.lease(); lease > 0 {
+		d = min(d, lease/10)
+	}
+	return max(d, time.Millisecond)
+}
+
+// lease returns the shortest lease that a member is asked for; 0 when unknown.
+func (t *taking) lease() time.Duration {
+	var least time.Duration
+	for m := range t.lock.leaves() {
+		if m.engine == nil {
+			continue
+		}
+		if d := m.engine.LeaseTime(t.cfg); least == 0 || d < least {
+			least = d
+		}
+	}
+	return least
+}
+
+// worthAsking says of each member whether to ask it: not of one that is silent,
+// if there is a majority without it.
+func (l *Lock) worthAsking() []bool {
+	asked := make([]bool, len(l.members))
+	n := 0
+	for i, m := range l.members {
+		asked[i] = m.engine == nil || m.engine.Reticence().Ask(silence)
+		if asked[i] {
+			n++
+		}
+	}
+	if n < l.quorum {
+		for i := range asked {
+			asked[i] = true
+		}
+	}
+	return asked
+}
+
+// try asks one member once, under trying, which ends with ctx or earlier.
+func (t *taking) try(ctx, trying context.Context, i int) grant {
+	m := t.lock.members[i]
+	h, err := heldBy(m.locker.TryLock(trying, t.options(0)))
+	if m.engine != nil {
+		switch {
+		case err == nil || errors.Is(err, engine.ErrNotAcquired) || forGood(err):
+			m.engine.Reticence().Answered()
+		case ctx.Err() == nil && !errors.Is(trying.Err(), context.Canceled):
+			m.engine.Reticence().Silent(silence)
+		}
+	}
+	return grant{i, h, err}
+}
+
+// forGood reports whether it would be of no use to ask again.
+func forGood(err error) bool {
+	for _, lasting := range []error{
+		engine.ErrReentry, engine.ErrUpgrade, engine.ErrKeyConflict, engine.ErrUnsupported,
+		engine.ErrClosed, engine.ErrLeaseLost, errNoHold,
+	} {
+		if errors.Is(err, lasting) {
+			return true
+		}
+	}
+	return engine.Sort(err) == engine.Never
+}
+
+// late takes in the answers that come when the round is over: they join the whole
+// if it is held, and are given back if not.
+func (t *taking) late(ctx context.Context, cancel context.CancelFunc, w *whole, grants <-chan grant, n int) {
+	defer cancel()
+	for range n {
+		if g := <-grants; g.err == nil && !w.add(g.member, g.held) {
+			_ = g.held.Unlock(context.WithoutCancel(ctx)) // ends with its lease at the latest
+		}
+	}
+	t.repair(ctx, w)
+}
+
+// repair asks the members that are missing again and again while the whole is
+// held and renewed, every third of the lease: so it outlives the loss of others.
+func (t *taking) repair(ctx context.Context, w *whole) {
+	if t.cfg.Lease > 0 || t.cfg.MaxHold > 0 {
+		return // what is taken later would last longer
+	}
+	ctx = context.WithoutCancel(ctx)
+	w.every(t.lease()/3, func() {
+		missing := w.missing()
+		if len(missing) == 0 {
+			return
+		}
+		trying, cancel := context.WithTimeout(ctx, t.bound())
+		defer cancel()
+		grants := make(chan grant, len(missing))
+		for _, i := range missing {
+			go func() { grants <- t.try(ctx, trying, i) }()
+		}
+		for range missing {
+			if g := <-grants; g.err == nil && !w.add(g.member, g.held) {
+				_ = g.held.Unlock(ctx) // ends with its lease at the latest
+			}
+		}
+	})
+}

@@ -1,0 +1,216 @@
+package multilock
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/wait"
+	"github.com/latchkey-go/latchkey/internal/watchdog"
+	"github.com/latchkey-go/latchkey/lua"
+)
+
+// scripts runs the scripts of one set of values. Only this file knows the order
+// of KEYS and ARGV.
+type scripts struct {
+	key     string
+	channel string
+	suffix  string // of the holder, see mark
+	claim   string // what the claim's key begins with
+
+	keyArg, channelArg any // the same, ready to be sent
+	values             []any
+}
+
+// mark stands between a holder and the hashed values of a set in what the engine
+// takes for the holder's name: so one holder's sets are kept apart, and a
+// renewal knows the values. It is never sent to Redis.
+const mark = "|"
+
+func newScripts(key string, values []string) *scripts {
+	hashes := make([]string, len(values))
+	for i, v := range values {
+		hashes[i] = hashValue(v)
+	}
+	// In any order, and named twice or once, they are the same set.
+	slices.Sort(hashes)
+	hashes = slices.Compact(hashes)
+	s := &scripts{
+		key:     key,
+		channel: engine.Prefixed("redisson_lock__channel", key),
+		suffix:  mark + strings.Join(hashes, ""),
+	}
+	for _, h := range hashes {
+		s.values = append(s.values, h)
+	}
+	s.keyArg, s.channelArg = s.key, s.channel
+	return s
+}
+
+func (s *scripts) spec(name string) *engine.Spec {
+	return &engine.Spec{
+		Kind:    "multilock",
+		Name:    name,
+		Key:     s.key,
+		Scope:   s.key + s.suffix,
+		Line:    s.channel + s.suffix,
+		Channel: s.channel,
+		Suffix:  s.suffix,
+		Poll:    wait.Backoff{Initial: 10 * time.Millisecond, Max: 250 * time.Millisecond, Multiplier: 2},
+		Keys:    []string{s.key, claimKey(s.key, s.suffix), engine.LabelKey(s.key, ""), s.channel},
+		Scripts: s,
+	}
+}
+
+// claimKey returns the key that says how often a holder, as the engine names it,
+// has a set; ours beside Redisson's.
+func claimKey(key, holder string) string {
+	who, values := split(holder)
+	return engine.Prefixed("latchkey_group", key) + ":" + who + ":" + hashValue(values)
+}
+
+// split takes what the engine takes for a holder apart.
+func split(holder string) (who, values string) {
+	i := strings.LastIndex(holder, mark)
+	return holder[:i], holder[i+len(mark):]
+}
+
+// plain returns a holder as Redis shows it.
+func plain(holder string) string {
+	who, _ := split(holder)
+	return who
+}
+
+// args returns room for keys and arguments, n of them and the values, with the
+// group as the first key.
+func (s *scripts) args(n int) []any {
+	return append(make([]any, engine.Head, engine.Head+n+len(s.values)), s.keyArg)
+}
+
+// Acquire runs multilock/acquire.
+func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.Request) (engine.Grant, error) {
+	who := plain(r.Holder)
+	keys, args := 2, append(s.args(9), claimKey(s.key, r.Holder))
+	if r.Label != "" {
+		keys, args = keys+1, append(args, engine.LabelKey(s.key, who))
+	}
+	args = append(args, who, r.Count, r.Lease.Milliseconds(), r.Deadline.NotAfter, r.Deadline.Ahead, r.Label)
+	reply, err := e.Eval(ctx, lua.GroupAcquire, keys, append(args, s.values...))
+	if err != nil {
+		return engine.Grant{}, err
+	}
+	if len(reply.Ints) == 3 {
+		if verdict, ok := acquireVerdicts[reply.Ints[0]]; ok {
+			e.Learn(reply, reply.Ints[2])
+			return engine.Grant{Verdict: verdict, Left: millis(max(reply.Ints[1], 0))}, nil
+		}
+	}
+	return engine.Grant{}, engine.Unexpected(lua.GroupAcquire, reply.Ints)
+}
+
+var acquireVerdicts = map[int64]engine.Verdict{
+	1: engine.Granted, 0: engine.Refused, -1: engine.Gone, -2: engine.Late,
+}
+
+// Release runs multilock/release.
+func (s *scripts) Release(ctx context.Context, e *engine.Engine, r *engine.Return) (engine.Verdict, error) {
+	who, heir := plain(r.Holder), ""
+	keys, args := 2, append(s.args(11), claimKey(s.key, r.Holder))
+	if r.Label != "" {
+		keys, args = keys+1, append(args, engine.LabelKey(s.key, who))
+	}
+	if r.Linger > 0 {
+		heir = plain(r.LingerAs)
+	}
+	args = append(args, who, r.Count, r.Deadline.NotAfter, r.Deadline.Ahead, s.channelArg, e.Verb(), r.Linger.Milliseconds(), heir)
+	reply, err := e.Eval(ctx, lua.GroupRelease, keys, append(args, s.values...))
+	if err != nil {
+		return 0, err
+	}
+	if len(reply.Ints) == 3 {
+		if verdict, ok := releaseVerdicts[reply.Ints[0]]; ok {
+			e.Learn(reply, reply.Ints[2])
+			return verdict, nil
+		}
+	}
+	return 0, engine.Unexpected(lua.GroupRelease, reply.Ints)
+}
+
+var releaseVerdicts = map[int64]engine.Verdict{
+	1: engine.Granted, 2: engine.Already, -1: engine.Gone, -2: engine.Late,
+}
+
+// RenewKind names multilock/renew.
+func (*scripts) RenewKind() string { return "multilock" }
+
+// Renew runs multilock/renew for sets of any group.
+func (*scripts) Renew(ctx context.Context, e *engine.Engine, batch []engine.Renewal, d engine.Deadline) ([]watchdog.Result, error) {
+	args := make([]any, engine.Head, engine.Head+2+8*len(batch))
+	sets := append(make([]any, 0, 2+8*len(batch)), d.NotAfter, d.Ahead)
+	for _, r := range batch {
+		who, values := split(r.Holder)
+		args = append(args, r.Key, claimKey(r.Key, r.Holder))
+		labels := 0
+		if r.Label != "" {
+			args, labels = append(args, engine.LabelKey(r.Key, who)), 1
+		}
+		sets = append(sets, who, r.Lease.Milliseconds(), labels, len(values)/hashed)
+		for ; values != ""; values = values[hashed:] {
+			sets = append(sets, values[:hashed])
+		}
+	}
+	reply, err := e.Eval(ctx, lua.GroupRenew, len(args)-engine.Head, append(args, sets...))
+	if err != nil {
+		return nil, err
+	}
+	if n := len(reply.Ints); n != 1 && n != 1+len(batch) {
+		return nil, engine.Unexpected(lua.GroupRenew, reply.Ints)
+	}
+	e.Learn(reply, reply.Ints[0])
+	if len(reply.Ints) == 1 {
+		return nil, nil
+	}
+	results := make([]watchdog.Result, len(batch))
+	for i, answer := range reply.Ints[1:] {
+		results[i] = renewResult(answer)
+	}
+	return results, nil
+}
+
+func renewResult(answer int64) watchdog.Result {
+	switch answer {
+	case 1:
+		return watchdog.Extended
+	case 0:
+		return watchdog.NotOurs
+	}
+	return watchdog.Failed
+}
+
+// force runs multilock/force.
+func (s *scripts) force(ctx context.Context, e *engine.Engine) (bool, error) {
+	reply, err := e.Eval(ctx, lua.GroupForce, 1, append(append(s.args(3), s.channelArg, e.Verb()), s.values...))
+	return reply.Int == 1, err
+}
+
+// A setState is what multilock/state tells.
+type setState struct {
+	all, mine int
+	left      time.Duration
+}
+
+// state runs multilock/state.
+func (s *scripts) state(ctx context.Context, e *engine.Engine, holder string) (setState, error) {
+	reply, err := e.Eval(ctx, lua.GroupState, 1, append(append(s.args(2), holder), s.values...))
+	if err != nil {
+		return setState{}, err
+	}
+	if len(reply.Ints) != 3 {
+		return setState{}, engine.Unexpected(lua.GroupState, reply.Ints)
+	}
+	return setState{all: int(reply.Ints[0]), mine: int(reply.Ints[1]), left: millis(max(reply.Ints[2], 0))}, nil
+}
+
+func millis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
