@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -32,7 +33,12 @@ func TestDemoOnRealServer(t *testing.T) {
 	assert.Zero(t, code)
 	assert.Empty(t, stderr)
 	assert.Contains(t, stdout, "Redis at "+s.Addr)
-	assert.Empty(t, s.Do(t, "KEYS", "*"), "nothing stays behind")
+	for _, k := range s.Do(t, "KEYS", "*") {
+		assert.Regexp(t, "^latchkey_(claim|ended):{latchkey-demo:", k, "nothing stays behind but what expires")
+		left, err := strconv.Atoi(s.Do(t, "TTL", k)[0])
+		require.NoError(t, err)
+		assert.True(t, 0 < left && left <= 60, "%s expires in %d s", k, left)
+	}
 
 	// Without a flag that names it, a server in the environment is left alone.
 	before := s.Do(t, "INFO", "commandstats")[0]
