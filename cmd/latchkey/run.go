@@ -78,18 +78,17 @@ const maxLabel = 1024
 
 // runFlags are the flags of run.
 type runFlags struct {
-	nonblock              bool
-	wait                  time.Duration
-	conflict              int
-	lease                 time.Duration
-	holdMin, holdMax      time.Duration
-	killAfter             time.Duration
-	shared, exclusive     bool
-	fair                  bool
-	permits               int
-	label, shell          string
-	labelGiven, waitGiven bool
-	permitsGiven          bool
+	waits             waitFlags
+	conflict          int
+	lease             time.Duration
+	holdMin, holdMax  time.Duration
+	killAfter         time.Duration
+	shared, exclusive bool
+	fair              bool
+	permits           int
+	label, shell      string
+	labelGiven        bool
+	permitsGiven      bool
 }
 
 func newRun(conn *connection) *cobra.Command {
@@ -102,7 +101,7 @@ func newRun(conn *connection) *cobra.Command {
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			given := cmd.Flags().Changed
-			f.labelGiven, f.waitGiven, f.permitsGiven = given("label"), given("wait"), given("permits")
+			f.labelGiven, f.permitsGiven = given("label"), given("permits")
 			j, err := f.job(args, cmd.Flags().ArgsLenAtDash())
 			if err != nil {
 				return err
@@ -123,8 +122,7 @@ func newRun(conn *connection) *cobra.Command {
 func (f *runFlags) register(fs *pflag.FlagSet) {
 	fs.SetInterspersed(false) // what follows NAME belongs to CMD
 	fs.SortFlags = false
-	fs.BoolVarP(&f.nonblock, "nonblock", "n", false, "do not wait for the lock")
-	durationVar(fs, &f.wait, "wait", "w", 0, "wait for the lock at most so long; 0.2 is seconds, and so is 200ms")
+	f.waits.register(fs, "n")
 	fs.IntVarP(&f.conflict, "conflict-exit-code", "E", exitConflict, "exit `code` when the lock was not to be had; with 0 nothing is said")
 	fs.BoolVarP(&f.shared, "shared", "s", false, "take the read lock of the read-write lock NAME: shared with others of -s")
 	fs.BoolVarP(&f.exclusive, "exclusive", "x", false, "take its write lock: alone, also with regard to -s")
@@ -176,9 +174,10 @@ func (f *runFlags) job(args []string, dash int) (*job, error) {
 }
 
 func (f *runFlags) check() error {
+	if err := f.waits.check(); err != nil {
+		return err
+	}
 	switch {
-	case f.nonblock && f.waitGiven:
-		return usagef("run: -n and -w exclude each other")
 	case f.conflict < 0 || f.conflict > 255:
 		return usagef("run: an exit code is between 0 and 255, so -E cannot be %d", f.conflict)
 	case f.lease < 100*time.Millisecond || f.lease > maxTime:
@@ -320,9 +319,7 @@ func (j *job) acquire(client *latchkey.Client, addr string, signals <-chan os.Si
 
 // refused says why there is no lock: an error also where the exit code is 0.
 func (j *job) refused(addr string, err error) error {
-	// Without an answer from Redis, the error is ErrNotAcquired and something else.
-	var e *latchkey.Error
-	if errors.As(err, &e) && e.Err == latchkey.ErrNotAcquired { //nolint:errorlint // that and nothing else
+	if refusal(err) {
 		if j.conflict == 0 {
 			return &exit{code: 0}
 		}

@@ -38,7 +38,7 @@ func (j *job) take(ctx context.Context, client *latchkey.Client) (grip, error) {
 		opts = append(opts, latchkey.HoldAtLeast(j.holdMin))
 	}
 	lock := j.lock(client)
-	h, err := attempt(ctx, &j.runFlags, lock.Lock, lock.TryLock, opts)
+	h, err := attempt(ctx, &j.waits, lock.Lock, lock.TryLock, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -58,20 +58,6 @@ func (j *job) lock(client *latchkey.Client) latchkey.Locker {
 	return rlock.New(client, j.name, rlock.Fenced())
 }
 
-// An acquire is a method such as Lock or TryLock.
-type acquire[T any] func(context.Context, ...latchkey.LockOption) (T, error)
-
-// attempt waits as -n and -w say.
-func attempt[T any](ctx context.Context, f *runFlags, wait, try acquire[T], opts []latchkey.LockOption) (T, error) {
-	switch {
-	case f.nonblock:
-		return try(ctx, opts...)
-	case f.waitGiven:
-		return try(ctx, append(opts, latchkey.Wait(f.wait))...)
-	}
-	return wait(ctx, opts...)
-}
-
 // takePermit takes one of the permits, and makes them first if there are none.
 func (j *job) takePermit(ctx context.Context, sem *permitsemaphore.Semaphore) (grip, error) {
 	set, err := sem.TrySetPermits(ctx, j.permits)
@@ -81,7 +67,7 @@ func (j *job) takePermit(ctx context.Context, sem *permitsemaphore.Semaphore) (g
 	if err != nil {
 		return nil, err
 	}
-	p, err := attempt(ctx, &j.runFlags, sem.Acquire, sem.TryAcquire, nil)
+	p, err := attempt(ctx, &j.waits, sem.Acquire, sem.TryAcquire, nil)
 	if err != nil {
 		return nil, err
 	}
