@@ -33,7 +33,7 @@ line makes no sense; 69 Redis cannot be reached, or refuses.`,
 	root.PersistentFlags().Bool("help", false, "show the help of a command")
 	run := newRun(conn)
 	root.AddCommand(run, newLs(conn), newShow(conn), newWaiters(conn), newForceUnlock(conn), newSem(conn), newLatch(conn),
-		newDemo(conn), newVersion())
+		newDoctor(conn), newDemo(conn), newVersion())
 	for _, cmd := range leaves(root) {
 		if cmd != run { // where -n is flock's
 			conn.dbShorthand(cmd)

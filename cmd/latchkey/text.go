@@ -36,6 +36,17 @@ func shown(text string, quote bool) string {
 	return text + cut
 }
 
+// harmless returns a sentence, perhaps with what a server has said, without what
+// does not print.
+func harmless(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, text)
+}
+
 // runeStart returns the last place at or before n where a rune begins.
 func runeStart(text string, n int) int {
 	for back := range utf8.UTFMax {
