@@ -93,6 +93,15 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	return freed, err
 }
 
+// ForceUnlockHolder frees l if that holder has it, however often, and reports
+// whether it did: nobody else loses anything, not even one who has just come
+// after it. The holder is given as [latchkey.Hold.HolderID] and
+// [latchkey.Client.Info] show it. If it is a Go client, it learns of it within
+// one renewal: its Lost is closed. The next one in the queue is told.
+func (l *Lock) ForceUnlockHolder(ctx context.Context, holder string) (bool, error) {
+	return l.engine.ForceHolder(ctx, "force-unlock", l.spec, holder)
+}
+
 // IsLocked reports whether anybody holds l.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 	st, err := l.state(ctx, "is-locked", "")

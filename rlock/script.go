@@ -23,7 +23,7 @@ type scripts struct {
 func newScripts(key string, cfg config) *scripts {
 	s := &scripts{key: key, channel: engine.Prefixed("redisson_lock__channel", key), quiet: cfg.spin}
 	if cfg.fenced {
-		s.token = engine.Prefixed("redisson_lock_token", key)
+		s.token = engine.TokenKey(key)
 	}
 	s.keyArg, s.channelArg = s.key, s.channel
 	return s

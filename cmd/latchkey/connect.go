@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"net"
 	"net/url"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
@@ -27,6 +29,7 @@ type connection struct {
 
 	url, host, user, password string
 	port, db                  int
+	dbGiven                   bool
 	tls, insecure, cluster    bool
 	cacert, cert, key, sni    string
 	sentinelMaster            string
@@ -40,7 +43,7 @@ func (c *connection) register(fs *pflag.FlagSet) {
 	fs.IntVarP(&c.port, "port", "p", 6379, "`port` of Redis; 26379 with --sentinel-master")
 	fs.StringVarP(&c.password, "pass", "a", "", "`password`; others see it in the list of processes, so better set REDISCLI_AUTH")
 	fs.StringVar(&c.user, "user", "", "ACL user `name`")
-	fs.IntVar(&c.db, "db", 0, "database `number`; redis-cli's -n, which means --nonblock in run")
+	fs.Var((*database)(c), "db", "database `number`; also -n, as with redis-cli, but in run")
 	fs.BoolVar(&c.tls, "tls", false, "use TLS")
 	fs.StringVar(&c.cacert, "cacert", "", "`file` of the certificates to trust (implies --tls)")
 	fs.StringVar(&c.cert, "cert", "", "`file` of the client's certificate (implies --tls)")
@@ -50,6 +53,31 @@ func (c *connection) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&c.cluster, "cluster", false, "it is a Redis Cluster")
 	fs.StringVar(&c.sentinelMaster, "sentinel-master", "", "`name` of the master to ask for; host and port are those of a sentinel")
 }
+
+// dbShorthand adds redis-cli's -n to a command that has no other.
+func (c *connection) dbShorthand(cmd *cobra.Command) {
+	cmd.Flags().VarP((*database)(c), "database", "n", "the same as --db")
+	cmd.Flags().Lookup("database").Hidden = true
+}
+
+// A database is the flag of the database, which goes by two names.
+type database connection
+
+// Set reads text.
+func (d *database) Set(text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return errors.New("it must be a number, 0 or more")
+	}
+	d.db, d.dbGiven = n, true
+	return nil
+}
+
+// String shows nothing, so that help shows no default.
+func (d *database) String() string { return "" }
+
+// Type is what help calls the argument.
+func (d *database) Type() string { return "number" }
 
 // given reports whether any flag says where Redis is.
 func (c *connection) given() bool {
@@ -95,7 +123,7 @@ func (c *connection) openSingle() (redis.UniversalClient, string, error) {
 }
 
 func (c *connection) openCluster() (redis.UniversalClient, string, error) {
-	if c.changed("db") {
+	if c.dbGiven {
 		return nil, "", usagef("a Redis Cluster has no databases, so there can be no --db")
 	}
 	o, err := parsed(c, redis.ParseClusterURL)
@@ -169,7 +197,7 @@ func (c *connection) adjust(o shared) error {
 	case *o.password == "":
 		*o.password = os.Getenv(envAuth)
 	}
-	if c.changed("db") {
+	if c.dbGiven {
 		*o.db = c.db
 	}
 	// The library asks again by itself, and knows when to give up.

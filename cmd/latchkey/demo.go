@@ -25,7 +25,8 @@ where one may be, a fencing token that is not greater than the one before, a
 worker that never gets its turn.
 
 It starts a Redis server of its own, in memory. With --url, -h or -p it uses
-yours: under keys of its own, latchkey-demo:..., of which it leaves none behind.
+yours: under keys of its own, latchkey-demo:..., of which it leaves none behind
+but some that expire within a minute.
 REDIS_URL alone does not make it do that.
 
 Exit status: 0 if all went well; 1 if anything was violated or failed; 69 if
@@ -138,6 +139,7 @@ type demoServer struct {
 	prefix string // of all keys
 	open   func() (redis.UniversalClient, error)
 	keys   []string // that were used, with the prefix
+	keep   []string // that never expire
 	close  func()
 }
 
@@ -173,17 +175,14 @@ func openDemoServer(conn *connection) (*demoServer, error) {
 	return s, nil
 }
 
-// used notes keys that the demo may leave behind.
+// used notes keys that the demo must not leave behind.
 func (s *demoServer) used(keys ...string) { s.keys = append(s.keys, keys...) }
 
-// tokenKey returns the key of a fencing token counter. Such counters never
-// expire, so the demo deletes its own.
-func (s *demoServer) tokenKey(name string) string {
-	return "redisson_lock_token:{" + s.prefix + name + "}"
-}
+// kept notes keys that never expire by themselves, and that the demo deletes.
+func (s *demoServer) kept(keys ...string) { s.keep = append(s.keep, keys...) }
 
-// clean deletes the fencing token counters, and returns what else there is still.
-// The clients are closed, so it ought to be nothing.
+// clean deletes what never expires, and returns what else there is still. The
+// clients are closed, so it ought to be nothing.
 func (s *demoServer) clean() (left []string, err error) {
 	rdb, err := s.open()
 	if err != nil {
@@ -192,11 +191,10 @@ func (s *demoServer) clean() (left []string, err error) {
 	defer rdb.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
+	for _, k := range s.keep {
+		err = errors.Join(err, rdb.Del(ctx, k).Err())
+	}
 	for _, k := range s.keys {
-		if strings.HasPrefix(k, "redisson_lock_token:") {
-			err = errors.Join(err, rdb.Del(ctx, k).Err())
-			continue
-		}
 		n, xerr := rdb.Exists(ctx, k).Result()
 		if err = errors.Join(err, xerr); n > 0 {
 			left = append(left, k)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/engine"
 	"github.com/latchkey-go/latchkey/rlock"
 )
 
@@ -64,7 +65,7 @@ func playContended(ctx context.Context, st *stage) error {
 
 // playFenced: each token is greater than the one before.
 func playFenced(ctx context.Context, st *stage) error {
-	st.server.used(st.server.tokenKey("fenced"))
+	st.server.kept(engine.TokenKey(st.server.prefix + "fenced"))
 	var last atomic.Int64
 	return playTurns(ctx, st, "fenced", func(h *latchkey.Hold) {
 		st.violated(last.Swap(h.Token()) < h.Token())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,7 +21,8 @@ type demoScenario struct {
 }
 
 // demoScenarios are played in this order; each primitive brings its own.
-var demoScenarios = append([]demoScenario(nil), rlockScenarios...)
+var demoScenarios = slices.Concat(rlockScenarios, fairlockScenarios, rwlockScenarios, semaphoreScenarios,
+	permitsemaphoreScenarios, countdownlatchScenarios)
 
 // grace is how long a worker may go without a first turn when the scenario's
 // time is over, and how long anything may take that should happen soon.
@@ -160,10 +162,12 @@ func (s *section) leave(v *visit) {
 	s.inside.CompareAndSwap(v, nil)
 }
 
-// work is what goes on in a section: now and then long enough for an intruder to
-// be met.
-func (s *section) work() {
-	if s.turns.Load()%16 == 0 {
+// work is what goes on in a section.
+func (s *section) work() { work(s.turns.Load()) }
+
+// work takes its time now and then, long enough for an intruder to be met.
+func work(turn int64) {
+	if turn%16 == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	runtime.Gosched()

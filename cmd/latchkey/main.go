@@ -31,8 +31,27 @@ line makes no sense; 69 Redis cannot be reached, or refuses.`,
 	conn.register(root.PersistentFlags())
 	// -h is the host, as it is redis-cli's; so help has no shorthand.
 	root.PersistentFlags().Bool("help", false, "show the help of a command")
-	root.AddCommand(newRun(conn), newDemo(conn), newVersion())
+	run := newRun(conn)
+	root.AddCommand(run, newLs(conn), newShow(conn), newWaiters(conn), newForceUnlock(conn), newSem(conn), newLatch(conn),
+		newDoctor(conn), newDemo(conn), newVersion())
+	for _, cmd := range leaves(root) {
+		if cmd != run { // where -n is flock's
+			conn.dbShorthand(cmd)
+		}
+	}
 	return root
+}
+
+// leaves returns the commands that have none of their own.
+func leaves(cmd *cobra.Command) (all []*cobra.Command) {
+	for _, c := range cmd.Commands() {
+		if c.HasSubCommands() {
+			all = append(all, leaves(c)...)
+		} else {
+			all = append(all, c)
+		}
+	}
+	return all
 }
 
 const environmentHelp = `

@@ -20,11 +20,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/latchkey-go/latchkey"
-	"github.com/latchkey-go/latchkey/rlock"
 )
 
 const runHelp = `run takes the lock NAME, runs CMD, and gives the lock back when CMD has ended.
-Without -n or -w it waits for the lock as long as that takes.
+Without -n or -w it waits for the lock as long as that takes. All who use a name
+must agree on what it is: a lock, a fair lock (--fair), a read-write lock (-s and
+-x) or a number of permits (--permits).
 
 The lock is renewed while CMD runs. When it is lost all the same (Redis is out of
 reach for a lease, somebody forced it open), CMD is stopped: TERM to its process
@@ -41,7 +42,8 @@ CMD gets standard input and the terminal, and in its environment
   LATCHKEY_NAME    the name of the lock
   LATCHKEY_HOLDER  the holder as Redis shows it
   LATCHKEY_TOKEN   the fencing token: each acquisition has a greater one than the
-                   last, for what the lock protects to compare
+                   last, for what the lock protects to compare; 0 with -s, -x,
+                   --fair and --permits, which have none
   LATCHKEY_LEASE   the lease, in milliseconds
 but not REDISCLI_AUTH; and if REDIS_URL has a user or a password, CMD gets it
 without them. Hand over what CMD needs of them under another name.
@@ -59,25 +61,34 @@ Exit status: that of CMD, 128+n if signal n ended it, or
 const runExamples = `  latchkey run nightly -- ./backup.sh           wait for it
   latchkey run -n -E 0 every-minute ./job       somebody else runs it: fine
   latchkey run -w 30s --hold-at-most 1h deploy make deploy
+  latchkey run --permits 3 download ./fetch.sh  three at a time, on all machines together
+  latchkey run -s data ./report.sh              many may read,
+  latchkey run -x data ./import.sh              one may write
   latchkey run --hold-at-least 50s -n -E 0 tick ./tick    once a minute, on many machines
   latchkey run -c 'cd /srv && ./migrate | tee log' migrate`
 
 // maxTime is the longest time that Redis is asked to keep.
 const maxTime = 10 * 365 * 24 * time.Hour
 
+// maxPermits is how many permits a semaphore may have.
+const maxPermits = 1_000_000_000
+
 // maxLabel is the longest label, in bytes.
 const maxLabel = 1024
 
 // runFlags are the flags of run.
 type runFlags struct {
-	nonblock              bool
-	wait                  time.Duration
-	conflict              int
-	lease                 time.Duration
-	holdMin, holdMax      time.Duration
-	killAfter             time.Duration
-	label, shell          string
-	labelGiven, waitGiven bool
+	waits             waitFlags
+	conflict          int
+	lease             time.Duration
+	holdMin, holdMax  time.Duration
+	killAfter         time.Duration
+	shared, exclusive bool
+	fair              bool
+	permits           int
+	label, shell      string
+	labelGiven        bool
+	permitsGiven      bool
 }
 
 func newRun(conn *connection) *cobra.Command {
@@ -89,7 +100,8 @@ func newRun(conn *connection) *cobra.Command {
 		Example:               runExamples,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f.labelGiven, f.waitGiven = cmd.Flags().Changed("label"), cmd.Flags().Changed("wait")
+			given := cmd.Flags().Changed
+			f.labelGiven, f.permitsGiven = given("label"), given("permits")
 			j, err := f.job(args, cmd.Flags().ArgsLenAtDash())
 			if err != nil {
 				return err
@@ -110,9 +122,12 @@ func newRun(conn *connection) *cobra.Command {
 func (f *runFlags) register(fs *pflag.FlagSet) {
 	fs.SetInterspersed(false) // what follows NAME belongs to CMD
 	fs.SortFlags = false
-	fs.BoolVarP(&f.nonblock, "nonblock", "n", false, "do not wait for the lock")
-	durationVar(fs, &f.wait, "wait", "w", 0, "wait for the lock at most so long; 0.2 is seconds, and so is 200ms")
+	f.waits.register(fs, "n")
 	fs.IntVarP(&f.conflict, "conflict-exit-code", "E", exitConflict, "exit `code` when the lock was not to be had; with 0 nothing is said")
+	fs.BoolVarP(&f.shared, "shared", "s", false, "take the read lock of the read-write lock NAME: shared with others of -s")
+	fs.BoolVarP(&f.exclusive, "exclusive", "x", false, "take its write lock: alone, also with regard to -s")
+	fs.BoolVar(&f.fair, "fair", false, "take the fair lock NAME: first come, first served, over all machines")
+	fs.IntVar(&f.permits, "permits", 0, "let `N` run at a time: take one of the N permits of the semaphore NAME, which\nare made if there are none")
 	durationVar(fs, &f.lease, "lease", "", 30*time.Second, "the lease, renewed every third of it: how long the lock stays closed after\na crash, and for how long Redis may be out of reach; at least 100ms")
 	durationVar(fs, &f.holdMin, "hold-at-least", "", 0, "keep the lock closed for so long, however soon CMD ends; run does not wait for that")
 	durationVar(fs, &f.holdMax, "hold-at-most", "", 0, "stop CMD when it has run for so long")
@@ -159,9 +174,10 @@ func (f *runFlags) job(args []string, dash int) (*job, error) {
 }
 
 func (f *runFlags) check() error {
+	if err := f.waits.check(); err != nil {
+		return err
+	}
 	switch {
-	case f.nonblock && f.waitGiven:
-		return usagef("run: -n and -w exclude each other")
 	case f.conflict < 0 || f.conflict > 255:
 		return usagef("run: an exit code is between 0 and 255, so -E cannot be %d", f.conflict)
 	case f.lease < 100*time.Millisecond || f.lease > maxTime:
@@ -170,10 +186,26 @@ func (f *runFlags) check() error {
 		return usagef("run: the most that a lock can be held is %v", maxTime)
 	case f.holdMax > 0 && f.holdMin > f.holdMax:
 		return usagef("run: --hold-at-least %v is longer than --hold-at-most %v", f.holdMin, f.holdMax)
+	case count(f.shared, f.exclusive, f.fair, f.permitsGiven) > 1:
+		return usagef("run: -s, -x, --fair and --permits exclude each other")
+	case f.permitsGiven && (f.permits < 1 || f.permits > maxPermits):
+		return usagef("run: --permits must be between 1 and %d, not %d", maxPermits, f.permits)
+	case f.permitsGiven && f.labelGiven:
+		return usagef("run: a permit has no label, so --label and --permits exclude each other")
 	case len(f.label) > maxLabel:
 		return usagef("run: the label has %d bytes, the most is %d", len(f.label), maxLabel)
 	}
 	return nil
+}
+
+// count returns how many of its arguments are true.
+func count(all ...bool) (n int) {
+	for _, b := range all {
+		if b {
+			n++
+		}
+	}
+	return n
 }
 
 // defaultLabel says who runs what where. It has no arguments: they may be
@@ -210,15 +242,21 @@ func (j *job) run(conn *connection) (err error) {
 	defer rdb.Close()
 	signals := catchSignals()
 	client := latchkey.New(rdb, latchkey.WithWatchdogTimeout(j.lease))
-	defer client.Close()
+	lingers := false
+	defer func() {
+		if !lingers {
+			_ = client.Close() // nothing is held any more
+		}
+	}()
 
-	hold, err := j.acquire(client, addr, signals)
+	g, err := j.acquire(client, addr, signals)
 	if err != nil {
 		return err
 	}
-	err = j.hold(hold, signals)
+	err = j.hold(g, signals)
 	// Whatever has become of CMD, it has ended, and the lock can go.
-	uerr := hold.Unlock(context.Background())
+	var uerr error
+	lingers, uerr = g.release(context.Background())
 	switch {
 	case errors.Is(uerr, latchkey.ErrLeaseLost):
 		return j.lost(err)
@@ -239,11 +277,11 @@ func (j *job) lost(err error) error {
 	if e != nil {
 		code = e.code
 	}
-	return exitf(exitLost, "lost the lock %q while %s ran, which has ended with %d", j.name, j.argv[0], code)
+	return exitf(exitLost, "lost %s while %s ran, which has ended with %d", j.what(), j.argv[0], code)
 }
 
 // acquire takes the lock, or returns why not.
-func (j *job) acquire(client *latchkey.Client, addr string, signals <-chan os.Signal) (*latchkey.Hold, error) {
+func (j *job) acquire(client *latchkey.Client, addr string, signals <-chan os.Signal) (grip, error) {
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
 	idle := make(chan struct{})
@@ -263,50 +301,45 @@ func (j *job) acquire(client *latchkey.Client, addr string, signals <-chan os.Si
 		}
 	}()
 
-	var opts []latchkey.LockOption
-	if j.label != "" {
-		opts = append(opts, latchkey.Label(j.label))
-	}
-	if j.holdMin >= time.Millisecond {
-		opts = append(opts, latchkey.HoldAtLeast(j.holdMin))
-	}
-	lock := rlock.New(client, j.name, rlock.Fenced())
-	var hold *latchkey.Hold
-	var err error
-	switch {
-	case j.nonblock:
-		hold, err = lock.TryLock(ctx, opts...)
-	case j.waitGiven:
-		hold, err = lock.TryLock(ctx, append(opts, latchkey.Wait(j.wait))...)
-	default:
-		hold, err = lock.Lock(ctx, opts...)
-	}
+	g, err := j.take(ctx, client)
 	close(waiting)
 	<-idle
 	// Taken at the moment the signal came: CMD is not started.
 	if cause := context.Cause(ctx); cause != nil {
-		if hold != nil {
-			_ = hold.Unlock(context.Background()) // else its lease ends it
+		if g != nil {
+			_, _ = g.release(context.Background()) // else its lease ends it
 		}
 		return nil, cause
 	}
 	if err != nil {
 		return nil, j.refused(addr, err)
 	}
-	return hold, nil
+	return g, nil
 }
 
 // refused says why there is no lock: an error also where the exit code is 0.
 func (j *job) refused(addr string, err error) error {
-	// Without an answer from Redis, the error is ErrNotAcquired and something else.
-	var e *latchkey.Error
-	if errors.As(err, &e) && e.Err == latchkey.ErrNotAcquired { //nolint:errorlint // that and nothing else
+	if refusal(err) {
 		if j.conflict == 0 {
 			return &exit{code: 0}
 		}
-		return exitf(j.conflict, "somebody else has the lock %q", j.name)
+		return exitf(j.conflict, "somebody else has %s", j.what())
+	}
+	if errors.Is(err, latchkey.ErrKeyConflict) {
+		err = fmt.Errorf("%s cannot be had: the key is used for something else", j.what())
 	}
 	return unavailable(addr, err)
+}
+
+// what says what the flags ask for.
+func (j *job) what() string {
+	switch {
+	case j.permits > 0:
+		return fmt.Sprintf("the permits of %q", j.name)
+	case j.shared, j.exclusive:
+		return fmt.Sprintf("the read-write lock %q", j.name)
+	}
+	return fmt.Sprintf("the lock %q", j.name)
 }
 
 // endedBy is how a process ends that a signal ends.
@@ -316,17 +349,17 @@ func endedBy(sig os.Signal) error {
 }
 
 // hold runs CMD under the lock, and returns when it has ended.
-func (j *job) hold(hold *latchkey.Hold, signals chan os.Signal) error {
+func (j *job) hold(g grip, signals chan os.Signal) error {
 	tty := openTerminal()
 	defer tty.close()
-	if hold.Remaining() <= 0 { // we have slept through it
-		return exitf(exitLost, "lost the lock %q before %s was started", j.name, j.argv[0])
+	if g.Remaining() <= 0 { // we have slept through it
+		return exitf(exitLost, "lost %s before %s was started", j.what(), j.argv[0])
 	}
-	c, err := startChild(j.path, j.argv, j.environment(hold), tty, signals)
+	c, err := startChild(j.path, j.argv, j.environment(g), tty, signals)
 	if err != nil {
 		return cannotRun(j.argv[0], err)
 	}
-	s := &supervisor{job: j, lock: hold, child: c, tty: tty, signals: signals}
+	s := &supervisor{job: j, lock: g, child: c, tty: tty, signals: signals}
 	s.watch()
 	signal.Ignore(ignoredAtEnd...) // nothing can be done but what is being done
 	tty.takeBack()
@@ -334,7 +367,7 @@ func (j *job) hold(hold *latchkey.Hold, signals chan os.Signal) error {
 }
 
 // environment returns the environment of CMD.
-func (j *job) environment(hold *latchkey.Hold) []string {
+func (j *job) environment(g grip) []string {
 	var env []string
 	for _, e := range withoutPasswords(os.Environ()) {
 		if !strings.HasPrefix(e, "LATCHKEY_") {
@@ -343,8 +376,8 @@ func (j *job) environment(hold *latchkey.Hold) []string {
 	}
 	return append(env,
 		"LATCHKEY_NAME="+j.name,
-		"LATCHKEY_HOLDER="+hold.HolderID(),
-		"LATCHKEY_TOKEN="+strconv.FormatInt(hold.Token(), 10),
+		"LATCHKEY_HOLDER="+g.holder(),
+		"LATCHKEY_TOKEN="+strconv.FormatInt(g.token(), 10),
 		"LATCHKEY_LEASE="+strconv.FormatInt(j.lease.Milliseconds(), 10))
 }
 

@@ -125,7 +125,13 @@ func TestRunUsage(t *testing.T) {
 		{"run", "--lease", "200000h", "job", "true"},
 		{"run", "--hold-at-least", "2", "--hold-at-most", "1", "job", "true"},
 		{"run", "--label", strings.Repeat("x", 1025), "job", "true"},
-		{"run", "--shared", "job", "true"},
+		{"run", "--bogus", "job", "true"},
+		{"run", "-s", "-x", "job", "true"},
+		{"run", "-s", "--fair", "job", "true"},
+		{"run", "--fair", "--permits", "2", "job", "true"},
+		{"run", "--permits", "0", "job", "true"},
+		{"run", "--permits", "-1", "job", "true"},
+		{"run", "--permits", "1", "--label", "x", "job", "true"},
 		{"-h", "localhost", "run", "job", "true"},
 		{"--cluster", "--sentinel-master", "m", "run", "job", "true"},
 		{"--cacert", "/nowhere", "run", "job", "true"},
@@ -665,8 +671,6 @@ func TestRunCluster(t *testing.T) {
 	code, _, stderr := execute(t, "-u", "redis://"+cl.Nodes[0].Addr, "--cluster", "demo", "--duration", "0.1", "--workers", "8")
 	assert.Zero(t, code, stderr)
 	for _, n := range cl.Nodes {
-		for _, k := range n.Do(t, "KEYS", "*") {
-			assert.NotContains(t, k, "demo")
-		}
+		leavesNothing(t, n)
 	}
 }

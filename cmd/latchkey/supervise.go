@@ -5,8 +5,6 @@ import (
 	"os"
 	"syscall"
 	"time"
-
-	"github.com/latchkey-go/latchkey"
 )
 
 // A childEvent is something that happened to the child.
@@ -27,7 +25,7 @@ const (
 // A supervisor looks after a child that runs under a lock.
 type supervisor struct {
 	job     *job
-	lock    *latchkey.Hold
+	lock    grip
 	child   *child
 	tty     *terminal
 	signals chan os.Signal
@@ -155,7 +153,7 @@ func (s *supervisor) stopped(sig syscall.Signal) {
 func (s *supervisor) result() error {
 	switch s.why {
 	case exitLost:
-		return exitf(exitLost, "lost the lock %q; %s was stopped", s.job.name, s.job.argv[0])
+		return exitf(exitLost, "lost %s; %s was stopped", s.job.what(), s.job.argv[0])
 	case exitTimeout:
 		return exitf(exitTimeout, "%s was stopped: it had held %q for %v", s.job.argv[0], s.job.name, s.job.holdMax)
 	}

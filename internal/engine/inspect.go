@@ -46,7 +46,7 @@ func (e *Engine) Inspect(ctx context.Context, name string) (Inspected, error) {
 	key := e.Mapped(name)
 	s := &Spec{Kind: "latchkey", Name: name, Key: key, Keys: []string{
 		key,
-		Prefixed("redisson_lock_token", key),
+		TokenKey(key),
 		Prefixed("redisson_lock_queue", key),
 		Prefixed("redisson_lock_timeout", key),
 		Prefixed("latchkey_queue", key),

@@ -36,6 +36,9 @@ func LabelKey(key, holder string) string {
 	return Prefixed("latchkey_label", key) + ":" + holder
 }
 
+// TokenKey returns the key of the fencing token counter of a lock.
+func TokenKey(key string) string { return Prefixed("redisson_lock_token", key) }
+
 // CheckName returns an error that says what is wrong with the name of an
 // object, or nil. Any bytes will do, but not none.
 func CheckName(name string) error {

@@ -19,6 +19,7 @@ var releaseRules = []rule{
 	{name: "Unlock ends the Context and leaves Lost open", test: unlockEnds},
 	{name: "a cancelled context ends the Hold's Context but not the hold", test: parentEnds},
 	{name: "ForceUnlock frees whoever holds it", test: forceUnlock},
+	{name: "ForceUnlockHolder takes it from that holder only", test: forceHolder},
 	{name: "ForceUnlock wakes a waiter at once", test: forceWakes, alone: true},
 	{name: "Extend prolongs and never shortens", test: extend},
 	{name: "Do unlocks and returns the error of its function", test: doUnlocks},
@@ -146,6 +147,38 @@ func forceUnlock(e *env) {
 	e.isLost(h.Extend(e.ctx, time.Minute))
 	e.locked(b, true)
 	e.unlock(successor)
+}
+
+func forceHolder(e *env) {
+	a, b := e.lock(), e.lock()
+	forcer, ok := b.(interface {
+		ForceUnlockHolder(ctx context.Context, holder string) (bool, error)
+	})
+	if !ok {
+		return // a lock of several holders has no such thing
+	}
+	force := func(holder string, want bool) {
+		freed, err := forcer.ForceUnlockHolder(e.ctx, holder)
+		require.NoError(e, err)
+		require.Equal(e, want, freed, "ForceUnlockHolder %q", holder)
+	}
+	force("nobody:1", false)
+	h := e.must(a.Lock(e.ctx))
+	force("nobody:1", false)
+	force(h.HolderID()+"1", false)
+	e.locked(a, true)
+	if !e.kind.nonReentrant {
+		e.must(a.Lock(h.Context()))
+	}
+	force(h.HolderID(), true)
+	e.locked(a, false)
+	successor := e.must(b.TryLock(e.ctx))
+	force(h.HolderID(), false)
+	e.locked(b, true)
+	e.isLost(h.Unlock(e.ctx))
+	e.unlock(successor)
+	_, err := forcer.ForceUnlockHolder(e.ctx, "")
+	require.ErrorContains(e, err, "empty")
 }
 
 func forceWakes(e *env) {

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/latchkey-go/latchkey/semaphore"
+)
+
+var semaphoreScenarios = []demoScenario{{"semaphore", playSemaphore}}
+
+// playSemaphore: there are never more permits out than there are, though some
+// take two at once; and in the end all are back.
+func playSemaphore(ctx context.Context, st *stage) (err error) {
+	cs, err := st.open(st.clients)
+	if err != nil {
+		return err
+	}
+	sems := make([]*semaphore.Semaphore, len(cs))
+	for i, c := range cs {
+		sems[i] = semaphore.New(c, "semaphore")
+	}
+	st.server.used(st.server.prefix + "semaphore")
+	r := room{st: st, places: 4}
+	set, err := sems[0].TrySetPermits(ctx, r.places)
+	if err != nil {
+		return err
+	}
+	st.violated(set)
+	defer func() {
+		_, derr := sems[0].Delete(context.WithoutCancel(ctx))
+		err = errors.Join(err, derr)
+	}()
+	err = st.compete(ctx, func(ctx context.Context, worker int) error {
+		sem, n := sems[worker%len(sems)], 1+worker%2
+		if err := st.acquired(func() error { return sem.Acquire(ctx, n) }); err != nil {
+			return err
+		}
+		r.enter(n)
+		r.leave(n)
+		return sem.Release(ctx, n)
+	})
+	if err != nil {
+		return err
+	}
+	left, err := sems[0].AvailablePermits(ctx)
+	st.violated(err != nil || left == r.places)
+	return err
+}
+
+// A room is where so many may be at a time.
+type room struct {
+	st     *stage
+	places int
+	inside atomic.Int64
+	visits atomic.Int64
+}
+
+// enter takes n places, and stays for a moment.
+func (r *room) enter(n int) {
+	r.st.violated(r.inside.Add(int64(n)) <= int64(r.places))
+	work(r.visits.Add(1))
+}
+
+func (r *room) leave(n int) { r.inside.Add(int64(-n)) }

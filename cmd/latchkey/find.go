@@ -1,0 +1,249 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/engine"
+)
+
+// A finder finds the objects there are, by one pass of SCAN over the keys and a
+// look at the Redis channels that somebody listens to.
+type finder struct {
+	match string // pattern that names match; empty for all
+	kinds []string
+	all   bool // also what may be an object, and those that are free
+
+	keys atomic.Int64 // looked at so far
+
+	// mu guards the field below.
+	mu    sync.Mutex
+	names map[string]bool // of objects, as far as their keys tell
+}
+
+// scanCount is how many keys a SCAN looks at.
+const scanCount = 1000
+
+// find returns the names of the objects, in order.
+func (f *finder) find(ctx context.Context, rdb redis.UniversalClient) ([]string, error) {
+	f.names = map[string]bool{}
+	err := eachNode(ctx, rdb, func(ctx context.Context, node *redis.Client) error {
+		return errors.Join(f.scan(ctx, node), f.listen(ctx, node))
+	})
+	return slices.Sorted(maps.Keys(f.names)), err
+}
+
+// eachNode runs f for each server that has keys: at once, where there are several.
+func eachNode(ctx context.Context, rdb redis.UniversalClient, f func(context.Context, *redis.Client) error) error {
+	switch rdb := rdb.(type) {
+	case *redis.ClusterClient:
+		return rdb.ForEachMaster(ctx, f)
+	case *redis.Client:
+		return f(ctx, rdb)
+	}
+	return errors.New("this kind of client is not for the command")
+}
+
+func (f *finder) scan(ctx context.Context, node *redis.Client) error {
+	pattern := ""
+	if f.match != "" {
+		pattern = "*" + f.match + "*" // side keys have something around the name
+	}
+	for cursor := uint64(0); ; {
+		keys, next, err := node.Scan(ctx, cursor, pattern, scanCount).Result()
+		if err != nil {
+			return err
+		}
+		if err := f.look(ctx, node, keys); err != nil {
+			return err
+		}
+		f.keys.Add(int64(len(keys)))
+		if cursor = next; cursor == 0 {
+			return nil
+		}
+	}
+}
+
+// listen adds the names whose wake-ups somebody listens to. A server that does
+// not tell, or not us, hides nothing but waiters of what is free.
+func (f *finder) listen(ctx context.Context, node *redis.Client) error {
+	for _, ask := range []func(context.Context, string) *redis.StringSliceCmd{node.PubSubChannels, node.PubSubShardChannels} {
+		channels, err := ask(ctx, "redisson_*").Result()
+		if err != nil {
+			return ctx.Err()
+		}
+		for _, ch := range channels {
+			if name, side := engine.Owner(ch); side == engine.SideWakeUps {
+				f.add(name)
+			}
+		}
+	}
+	return nil
+}
+
+func (f *finder) add(name string) {
+	if name == "" || f.match != "" && !glob(f.match, name) {
+		return
+	}
+	f.mu.Lock()
+	f.names[name] = true
+	f.mu.Unlock()
+}
+
+// look adds the objects among keys: those that side keys stand for, and those
+// that have the shape of one. For that it asks for the types of keys, and of each
+// hash for a field.
+func (f *finder) look(ctx context.Context, node *redis.Client, keys []string) error {
+	var mains []string
+	for _, key := range keys {
+		name, side := engine.Owner(key)
+		switch side {
+		case engine.NoSide:
+			if f.match == "" || glob(f.match, key) {
+				mains = append(mains, key)
+			}
+		case engine.SideToken:
+			if f.all {
+				f.add(name)
+			}
+		default:
+			f.add(name)
+		}
+	}
+	types, err := ask(ctx, node, mains, func(p redis.Pipeliner, key string) *redis.StatusCmd { return p.Type(ctx, key) })
+	if err != nil {
+		return err
+	}
+	var hashes, strs []string
+	for i, key := range mains {
+		switch types[i].Val() {
+		case "hash":
+			hashes = append(hashes, key)
+		case "string":
+			strs = append(strs, key)
+		}
+	}
+	if err := f.lookAtHashes(ctx, node, hashes); err != nil || !f.wantsCounters() {
+		return err
+	}
+	return f.lookAtStrings(ctx, node, strs)
+}
+
+func (f *finder) lookAtHashes(ctx context.Context, node *redis.Client, keys []string) error {
+	fields, err := ask(ctx, node, keys, func(p redis.Pipeliner, key string) *redis.StringSliceCmd { return p.HRandField(ctx, key, 1) })
+	if err != nil {
+		return err
+	}
+	for i, key := range keys {
+		if field := fields[i].Val(); len(field) == 1 && lockField.MatchString(field[0]) {
+			f.add(key)
+		}
+	}
+	return nil
+}
+
+// lockField is what a field of a lock looks like: a holder; the mode of a
+// read-write lock; or, of a multi-lock on a group, the hash of a value, and what
+// belongs to it.
+var lockField = regexp.MustCompile(`(?s)^(.+:\d+(:write)?|mode|[A-Za-z0-9+/]{22}(:.+:(expire_time|lock_count))?)$`)
+
+// longestInteger is how long an integer of 64 bits may be.
+const longestInteger = 20
+
+func (f *finder) lookAtStrings(ctx context.Context, node *redis.Client, keys []string) error {
+	values, err := ask(ctx, node, keys, func(p redis.Pipeliner, key string) *redis.StringCmd {
+		return p.GetRange(ctx, key, 0, longestInteger)
+	})
+	if err != nil {
+		return err
+	}
+	for i, key := range keys {
+		if integer.MatchString(values[i].Val()) {
+			f.add(key)
+		}
+	}
+	return nil
+}
+
+var integer = regexp.MustCompile(`^-?\d{1,19}$`)
+
+// ask sends one command for each key, all together. Keys that have become
+// something else meanwhile are no error.
+func ask[C redis.Cmder](ctx context.Context, node *redis.Client, keys []string, command func(redis.Pipeliner, string) C) ([]C, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	cmds := make([]C, len(keys))
+	_, err := node.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, key := range keys {
+			cmds[i] = command(p, key)
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) && !strings.HasPrefix(err.Error(), "WRONGTYPE") {
+		return nil, err
+	}
+	return cmds, nil
+}
+
+// wantsCounters reports whether to look for integers, which may be semaphores or
+// latches, or anything else.
+func (f *finder) wantsCounters() bool {
+	for _, k := range f.kinds {
+		switch latchkey.Kind(k) {
+		case latchkey.KindCounter, latchkey.KindSemaphore, latchkey.KindPermitSemaphore, latchkey.KindLatch:
+			return true
+		}
+	}
+	return f.all
+}
+
+// wanted reports whether an object is to be shown.
+func (f *finder) wanted(o *object) bool {
+	if len(f.kinds) > 0 {
+		return slices.Contains(f.kinds, o.Kind) || o.info.Kind == latchkey.KindCounter && f.wantsCounters()
+	}
+	return f.all || o.info.Kind != latchkey.KindFree || o.waiting() > 0
+}
+
+// lookers is how many objects are looked at at a time.
+const lookers = 8
+
+// objects returns the objects of those names that are to be shown, in order.
+// What is no object after all is left out.
+func (f *finder) objects(ctx context.Context, s *session, names []string) ([]*object, error) {
+	all := make([]*object, len(names))
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(lookers, len(names)) {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; int(i) < len(names); i = next.Add(1) - 1 {
+				info, err := s.client.Info(ctx, names[i])
+				switch {
+				case errors.Is(err, latchkey.ErrKeyConflict):
+				case err != nil:
+					cancel(err)
+					return
+				default:
+					all[i] = newObject(info)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(o *object) bool { return o == nil || !f.wanted(o) }), nil
+}

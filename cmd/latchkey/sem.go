@@ -1,0 +1,317 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/permitsemaphore"
+	"github.com/latchkey-go/latchkey/semaphore"
+)
+
+const semHelp = `sem looks at semaphores and changes them. Both of Redisson's kinds look alike in
+Redis while no permit is out: a number. Permits with ids (RPermitExpirableSemaphore)
+have leases and holders; those of the plain kind (RSemaphore) have neither.`
+
+func newSem(conn *connection) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "sem",
+		Short: "Look at semaphores, take and give permits",
+		Long:  semHelp,
+		Args:  cobra.NoArgs,
+		RunE:  needsCommand,
+	}
+	cmd.AddCommand(newSemShow(conn), newSemSet(conn), newSemAdd(conn), newSemAcquire(conn), newSemRelease(conn), newSemDelete(conn))
+	return cmd
+}
+
+// needsCommand is what a group of commands does by itself.
+func needsCommand(cmd *cobra.Command, _ []string) error {
+	return usagef("%s: which command? 'latchkey %s --help' lists them", cmd.Name(), cmd.Name())
+}
+
+// A change is a command that changes an object, and shows it then.
+type change struct {
+	cmd   cobra.Command
+	args  int // besides NAME
+	maybe int // and how many more there may be
+	do    func(ctx context.Context, s *session, name string, args []string) (any, error)
+}
+
+// command makes the command. What do returns is shown: an object as by show, or a
+// text, or nothing.
+func (c *change) command(conn *connection) *cobra.Command {
+	cmd, out := &c.cmd, new(printer)
+	cmd.Args = func(cmd *cobra.Command, args []string) error { return named(cmd, args, 1+c.args, 1+c.args+c.maybe) }
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		out.to(cmd.OutOrStdout())
+		return conn.session(func(ctx context.Context, s *session) error {
+			got, err := c.do(ctx, s, args[0], args[1:])
+			if err != nil {
+				return err
+			}
+			return out.show(got, func() {
+				switch got := got.(type) {
+				case *object:
+					got.writeAll(out)
+				case *taken:
+					got.write(out)
+				case *done:
+					out.printf("%s\n", got.text)
+				}
+			})
+		}, latchkey.WithPubSub(conn.publishes()))
+	}
+	printVar(cmd, out)
+	return cmd
+}
+
+// A done says that something was done, or found to be so.
+type done struct {
+	Name    string `json:"name"`
+	Changed bool   `json:"changed"`
+
+	text string
+}
+
+// A taken is what permits were taken.
+type taken struct {
+	Name    string   `json:"name"`
+	Permits int      `json:"permits"`
+	IDs     []string `json:"ids"`
+}
+
+func (t *taken) write(out *printer) {
+	for _, id := range t.IDs {
+		out.printf("%s\n", id)
+	}
+}
+
+// seen returns the object of that name as it is now. word says what it counts.
+func (s *session) seen(ctx context.Context, name, word string) (any, error) {
+	info, err := s.client.Info(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	o := newObject(info)
+	o.word = word
+	return o, nil
+}
+
+// number reads an argument.
+func number(what, text string, least, most int64) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < least || n > most {
+		return 0, usagef("%s must be a number between %d and %d, not %s", what, least, most, shownName(text))
+	}
+	return n, nil
+}
+
+// oneOr reads an argument that may be left out: 1 then.
+func oneOr(args []string, most int64) (int64, error) {
+	if len(args) == 0 {
+		return 1, nil
+	}
+	return number("N", args[0], 1, most)
+}
+
+func newSemShow(conn *connection) *cobra.Command {
+	c := change{cmd: cobra.Command{Use: "show NAME", Short: "Show permits and who has them, as 'latchkey show' does", Long: showHelp}}
+	c.do = func(ctx context.Context, s *session, name string, _ []string) (any, error) {
+		return s.seen(ctx, name, countAvailable)
+	}
+	return c.command(conn)
+}
+
+func newSemSet(conn *connection) *cobra.Command {
+	c := change{args: 1, cmd: cobra.Command{
+		Use:   "set NAME N",
+		Short: "Bring the number of permits to N",
+		Long: `set brings the number of permits to N, and makes the semaphore if there is none.
+Permits with ids that are out count; so less than none may be available for a
+while. Those of a plain semaphore that are in use are known to nobody: N are
+available then, which is how to bring back what crashed workers have taken.`,
+	}}
+	absent := c.cmd.Flags().Bool("if-absent", false, "only if there is no semaphore")
+	c.do = func(ctx context.Context, s *session, name string, args []string) (any, error) {
+		n, err := number("N", args[0], 0, maxPermits)
+		if err != nil {
+			return nil, err
+		}
+		sem := permitsemaphore.New(s.client, name)
+		if *absent {
+			_, err = sem.TrySetPermits(ctx, int(n))
+		} else {
+			err = sem.SetPermits(ctx, int(n))
+		}
+		if err != nil {
+			return nil, err
+		}
+		return s.seen(ctx, name, countAvailable)
+	}
+	return c.command(conn)
+}
+
+func newSemAdd(conn *connection) *cobra.Command {
+	c := change{args: 1, cmd: cobra.Command{
+		Use:     "add NAME N",
+		Short:   "Add permits, or with -- and a number below 0 take some away for good",
+		Example: "  latchkey sem add pool 2\n  latchkey sem add pool -- -2",
+	}}
+	c.do = func(ctx context.Context, s *session, name string, args []string) (any, error) {
+		n, err := number("N", args[0], -maxPermits, maxPermits)
+		if err == nil {
+			err = permitsemaphore.New(s.client, name).AddPermits(ctx, int(n))
+		}
+		if err != nil {
+			return nil, err
+		}
+		return s.seen(ctx, name, countAvailable)
+	}
+	return c.command(conn)
+}
+
+const semAcquireHelp = `acquire takes N permits (1), and waits for them as long as that takes. The permits
+are kept when the command has ended: give them back with 'latchkey sem release'.
+(What a command needs while it runs, 'latchkey run --permits' gives it, and gives
+it back.)
+
+With --lease, permits with ids are taken, and their ids are written to standard
+output, one in a line; each comes back by itself when its lease is over. Without,
+they are those of a plain semaphore, which have neither.
+
+Exit status: 75 if they were not to be had in time.`
+
+func newSemAcquire(conn *connection) *cobra.Command {
+	c := change{maybe: 1, cmd: cobra.Command{
+		Use: "acquire NAME [N]", Short: "Take permits and keep them", Long: semAcquireHelp,
+		Example: "  id=$(latchkey sem acquire pool --lease 10m) && ./job; latchkey sem release pool --id $id",
+	}}
+	w := new(waitFlags)
+	w.register(c.cmd.Flags(), "")
+	var lease time.Duration
+	durationVar(c.cmd.Flags(), &lease, "lease", "", 0, "take permits with ids, which come back after so long at the latest")
+	c.do = func(ctx context.Context, s *session, name string, args []string) (any, error) {
+		n, err := oneOr(args, 10_000)
+		if err == nil {
+			err = w.check()
+		}
+		if err != nil {
+			return nil, err
+		}
+		if lease == 0 {
+			return s.acquirePlain(ctx, name, int(n), w)
+		}
+		return s.acquireLeased(ctx, name, int(n), lease, w)
+	}
+	return c.command(conn)
+}
+
+func (s *session) acquirePlain(ctx context.Context, name string, n int, w *waitFlags) (any, error) {
+	info, err := s.client.Info(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if info.Kind == latchkey.KindPermitSemaphore {
+		return nil, usagef("the permits of %s have ids and leases, so --lease is needed", shownName(name))
+	}
+	sem := semaphore.New(s.client, name)
+	if w.bounded() {
+		err = sem.TryAcquire(ctx, n, w.option()...)
+	} else {
+		err = sem.Acquire(ctx, n)
+	}
+	return &taken{Name: name, Permits: n, IDs: []string{}}, s.notTaken(name, err)
+}
+
+func (s *session) acquireLeased(ctx context.Context, name string, n int, lease time.Duration, w *waitFlags) (any, error) {
+	// The client is closed at the end, which gives back what it has: so they are
+	// taken in the name of one that is not.
+	sem := permitsemaphore.New(latchkey.New(s.rdb), name)
+	acquire := func(how func(context.Context, int, ...latchkey.LockOption) ([]*permitsemaphore.Permit, error)) acquire[[]*permitsemaphore.Permit] {
+		return func(ctx context.Context, opts ...latchkey.LockOption) ([]*permitsemaphore.Permit, error) {
+			return how(ctx, n, opts...)
+		}
+	}
+	permits, err := attempt(ctx, w, acquire(sem.AcquireN), acquire(sem.TryAcquireN), []latchkey.LockOption{latchkey.Lease(lease)})
+	t := &taken{Name: name, Permits: n, IDs: []string{}}
+	for _, p := range permits {
+		t.IDs = append(t.IDs, p.ID())
+	}
+	return t, s.notTaken(name, err)
+}
+
+// notTaken is the error of an acquire; nil for none.
+func (s *session) notTaken(name string, err error) error {
+	if refusal(err) {
+		return exitf(exitConflict, "%s has not so many permits available", shownName(name))
+	}
+	return err
+}
+
+func newSemRelease(conn *connection) *cobra.Command {
+	c := change{maybe: 1, cmd: cobra.Command{
+		Use:   "release NAME [N]",
+		Short: "Give permits back: N of a plain semaphore, or those of --id",
+		Long: `release gives N permits (1) back to a plain semaphore, which does not ask where
+they come from. With --id it gives back those permits, all or none.
+
+Exit status: 75 if a permit of --id is not out.`,
+	}}
+	ids := c.cmd.Flags().StringSlice("id", nil, "`ID` of a permit; may be given several times")
+	c.do = func(ctx context.Context, s *session, name string, args []string) (any, error) {
+		if len(*ids) > 0 {
+			if len(args) > 0 {
+				return nil, usagef("release: N and --id exclude each other")
+			}
+			if err := permitsemaphore.New(s.client, name).Release(ctx, *ids...); err != nil {
+				return nil, err
+			}
+			return s.seen(ctx, name, countAvailable)
+		}
+		n, err := oneOr(args, maxPermits)
+		if err != nil {
+			return nil, err
+		}
+		info, err := s.client.Info(ctx, name)
+		if err == nil && info.Kind == latchkey.KindPermitSemaphore {
+			err = usagef("the permits of %s have ids, so --id is needed", shownName(name))
+		}
+		if err == nil {
+			err = semaphore.New(s.client, name).Release(ctx, int(n))
+		}
+		if err != nil {
+			return nil, err
+		}
+		return s.seen(ctx, name, countAvailable)
+	}
+	return c.command(conn)
+}
+
+func newSemDelete(conn *connection) *cobra.Command {
+	c := change{cmd: cobra.Command{
+		Use:   "delete NAME",
+		Short: "Remove a semaphore and the permits that are out",
+	}}
+	yes := c.cmd.Flags().BoolP("yes", "y", false, "do not ask")
+	c.do = func(ctx context.Context, s *session, name string, _ []string) (any, error) {
+		if err := confirm(*yes, "Remove the semaphore %s?", shownName(name)); err != nil {
+			return nil, err
+		}
+		was, err := permitsemaphore.New(s.client, name).Delete(ctx)
+		return removed(name, was), err
+	}
+	return c.command(conn)
+}
+
+// removed says whether there was anything to remove.
+func removed(name string, was bool) *done {
+	if was {
+		return &done{name, true, shownName(name) + " was removed"}
+	}
+	return &done{name, false, shownName(name) + " was not there"}
+}

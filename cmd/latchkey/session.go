@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/latchkey-go/latchkey"
+)
+
+// A session is what a command has of Redis.
+type session struct {
+	rdb    redis.UniversalClient
+	client *latchkey.Client
+	addr   string // for messages
+}
+
+// session runs f, and turns what it returns into an error with an exit code. A
+// signal that ends processes ends ctx, and then the command.
+func (c *connection) session(f func(ctx context.Context, s *session) error, opts ...latchkey.Option) error {
+	rdb, addr, err := c.open()
+	if err != nil {
+		return err
+	}
+	defer rdb.Close()
+	s := &session{rdb: rdb, client: latchkey.New(rdb, opts...), addr: addr}
+	defer s.client.Close()
+	ctx, stop := interruptible(context.Background())
+	defer stop()
+	err = f(ctx, s)
+	var e *exit
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err == nil || errors.As(err, &e):
+		return err
+	}
+	return s.failed(err)
+}
+
+// failed is the error of a command that Redis, or what is there, did not allow.
+func (s *session) failed(err error) error {
+	var e *latchkey.Error
+	if !errors.As(err, &e) {
+		return unavailable(s.addr, err)
+	}
+	switch {
+	case errors.Is(err, latchkey.ErrKeyConflict):
+		return exitf(exitFailed, "%s: the key holds something else", shownName(e.Name))
+	case errors.Is(err, latchkey.ErrNotHeld):
+		return exitf(exitConflict, "%s: %v", shownName(e.Name), e.Err)
+	case e.MaybeApplied():
+		return exitf(exitUnavailable, "Redis at %s: %v; it may have been done all the same", s.addr, e.Err)
+	}
+	return unavailable(s.addr, err)
+}
+
+// interruptible returns a context that signals end which end processes; its
+// cause is then what the process ends with.
+func interruptible(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	signals := catchSignals()
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case sig := <-signals:
+				if endsWait(sig) {
+					cancel(endedBy(sig))
+				}
+			case <-done:
+				return
+			}
+		}
+	}()
+	return ctx, func() { cancel(nil); close(done) }
+}
+
+// confirm asks whether to go on, unless that was said already.
+func confirm(yes bool, question string, args ...any) error {
+	if yes {
+		return nil
+	}
+	in, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+	if err != nil {
+		return usagef("there is nobody to ask here: --yes goes on without asking")
+	}
+	defer in.Close()
+	fmt.Fprintf(in, question+" [y/N] ", args...)
+	var answer string
+	if _, err := fmt.Fscanln(in, &answer); err != nil || answer != "y" && answer != "Y" && answer != "yes" {
+		return exitf(exitFailed, "nothing was done")
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/fairlock"
+	"github.com/latchkey-go/latchkey/permitsemaphore"
+	"github.com/latchkey-go/latchkey/rlock"
+	"github.com/latchkey-go/latchkey/rwlock"
+)
+
+// A grip is what run has while CMD runs: a hold of a lock, or a permit.
+type grip interface {
+	Lost() <-chan struct{}
+	Remaining() time.Duration
+	holder() string // as Redis shows it
+	token() int64   // 0 without one
+	// release gives it back. It reports whether the client must not be closed,
+	// because that would give back what --hold-at-least keeps.
+	release(ctx context.Context) (lingers bool, err error)
+}
+
+// take takes what the flags say. It waits as they say.
+func (j *job) take(ctx context.Context, client *latchkey.Client) (grip, error) {
+	if j.permits > 0 {
+		return j.takePermit(ctx, permitsemaphore.New(client, j.name))
+	}
+	var opts []latchkey.LockOption
+	if j.label != "" {
+		opts = append(opts, latchkey.Label(j.label))
+	}
+	if j.holdMin >= time.Millisecond {
+		opts = append(opts, latchkey.HoldAtLeast(j.holdMin))
+	}
+	lock := j.lock(client)
+	h, err := attempt(ctx, &j.waits, lock.Lock, lock.TryLock, opts)
+	if err != nil {
+		return nil, err
+	}
+	return heldLock{h}, nil
+}
+
+// lock returns the lock of the kind that the flags say.
+func (j *job) lock(client *latchkey.Client) latchkey.Locker {
+	switch {
+	case j.shared:
+		return rwlock.New(client, j.name).ReadLock()
+	case j.exclusive:
+		return rwlock.New(client, j.name).WriteLock()
+	case j.fair:
+		return fairlock.New(client, j.name)
+	}
+	return rlock.New(client, j.name, rlock.Fenced())
+}
+
+// takePermit takes one of the permits, and makes them first if there are none.
+func (j *job) takePermit(ctx context.Context, sem *permitsemaphore.Semaphore) (grip, error) {
+	set, err := sem.TrySetPermits(ctx, j.permits)
+	if err == nil && !set {
+		err = j.comparePermits(ctx, sem)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p, err := attempt(ctx, &j.waits, sem.Acquire, sem.TryAcquire, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &heldPermit{Permit: p, sem: sem, until: time.Now().Add(j.holdMin)}, nil
+}
+
+// comparePermits says so when there are more or fewer permits than --permits
+// says. That is changed for all together, or not at all.
+func (j *job) comparePermits(ctx context.Context, sem *permitsemaphore.Semaphore) error {
+	n, err := sem.Permits(ctx)
+	if err == nil && n != j.permits {
+		fmt.Fprintf(os.Stderr, "latchkey: %q has %d permits, not %d: 'latchkey sem set' changes that\n", j.name, n, j.permits)
+	}
+	return err
+}
+
+// A heldLock is the grip of a lock.
+type heldLock struct{ *latchkey.Hold }
+
+func (h heldLock) holder() string { return h.HolderID() }
+func (h heldLock) token() int64   { return h.Token() }
+
+func (h heldLock) release(ctx context.Context) (bool, error) { return false, h.Unlock(ctx) }
+
+// A heldPermit is the grip of a permit.
+type heldPermit struct {
+	*permitsemaphore.Permit
+	sem   *permitsemaphore.Semaphore
+	until time.Time // to be kept so long at least
+}
+
+func (p *heldPermit) holder() string { return p.ID() }
+func (p *heldPermit) token() int64   { return 0 }
+
+func (p *heldPermit) release(ctx context.Context) (lingers bool, err error) {
+	left := time.Until(p.until)
+	if left < time.Millisecond || p.Remaining() <= 0 {
+		return false, p.Release(ctx)
+	}
+	kept, err := p.sem.UpdateLease(ctx, p.ID(), left)
+	if err == nil && !kept {
+		err = errors.Join(latchkey.ErrLeaseLost, latchkey.ErrNotHeld)
+	}
+	return kept, err
+}

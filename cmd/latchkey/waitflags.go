@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/latchkey-go/latchkey"
+)
+
+// waitFlags say how long to wait: as long as it takes without any.
+type waitFlags struct {
+	flags    *pflag.FlagSet
+	nonblock bool
+	wait     time.Duration
+}
+
+// register adds the flags. short is the shorthand of --nonblock, if it has one.
+func (w *waitFlags) register(fs *pflag.FlagSet, short string) {
+	w.flags = fs
+	fs.BoolVarP(&w.nonblock, "nonblock", short, false, "do not wait")
+	durationVar(fs, &w.wait, "wait", "w", 0, "wait at most so long; 0.2 is seconds, and so is 200ms")
+}
+
+func (w *waitFlags) check() error {
+	if w.nonblock && w.flags.Changed("wait") {
+		return usagef("--nonblock and --wait exclude each other")
+	}
+	return nil
+}
+
+// bounded reports whether to give up at some time.
+func (w *waitFlags) bounded() bool { return w.nonblock || w.flags.Changed("wait") }
+
+// option is the option of a bounded wait.
+func (w *waitFlags) option() []latchkey.LockOption {
+	if w.flags.Changed("wait") {
+		return []latchkey.LockOption{latchkey.Wait(w.wait)}
+	}
+	return nil
+}
+
+// An acquire is a method such as Lock or TryLock.
+type acquire[T any] func(context.Context, ...latchkey.LockOption) (T, error)
+
+// attempt acquires, and waits as the flags say.
+func attempt[T any](ctx context.Context, w *waitFlags, lock, try acquire[T], opts []latchkey.LockOption) (T, error) {
+	if w.bounded() {
+		return try(ctx, append(opts, w.option()...)...)
+	}
+	return lock(ctx, opts...)
+}
+
+// refusal reports whether an acquire failed because somebody else has it, and for
+// no other reason: without an answer from Redis, it is both.
+func refusal(err error) bool {
+	var e *latchkey.Error
+	return errors.As(err, &e) && e.Err == latchkey.ErrNotAcquired //nolint:errorlint // that and nothing else
+}

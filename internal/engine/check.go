@@ -1,0 +1,230 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A Level says how bad a finding is.
+type Level int
+
+// The levels of findings.
+const (
+	LevelOK      Level = iota // as it should be
+	LevelNote                 // to be known, no more
+	LevelWarning              // something works less well, or may break one day
+	LevelFailure              // something does not work
+)
+
+// A Finding is the answer to one question of a check.
+type Finding struct {
+	Name   string // of the question: "version", "eviction", …
+	Server string // address; empty where it is about all
+	Level  Level
+	Text   string
+}
+
+// A Checked is what a check found.
+type Checked struct {
+	Topology string
+	Servers  []CheckedServer
+	Findings []Finding
+}
+
+// A CheckedServer is one server as it describes itself. What it does not tell is
+// zero.
+type CheckedServer struct {
+	Addr, Product, Version, Role, User string
+	Replicas                           int
+	MaxMemory, UsedMemory              int64
+	Policy                             string
+	Persistent                         bool
+	RoundTrip                          time.Duration
+	Clock                              time.Duration // ahead of ours, as far as can be told
+}
+
+// checkBound is how long a check may take for one server.
+const checkBound = 10 * time.Second
+
+// Check looks at the servers, and tries what locks and the rest need.
+func (e *Engine) Check(ctx context.Context) (Checked, error) {
+	const op = "check"
+	s := &Spec{Kind: "latchkey"}
+	switch {
+	case e.ring:
+		return Checked{}, e.Wrap(op, s, both{ErrUnsupported, errRing})
+	case !e.gate.enter():
+		return Checked{}, e.Wrap(op, s, ErrClosed)
+	}
+	type answer struct {
+		got Checked
+		err error
+	}
+	answers := make(chan answer, 1)
+	go func() { // go-redis may keep us beyond ctx
+		defer e.gate.leave()
+		c := &checker{engine: e}
+		err := c.run(ctx)
+		answers <- answer{c.got, err}
+	}()
+	select {
+	case a := <-answers:
+		return a.got, e.Wrap(op, s, a.err)
+	case <-ctx.Done():
+		return Checked{}, e.Wrap(op, s, ctx.Err())
+	case <-e.gate.closed:
+		return Checked{}, e.Wrap(op, s, ErrClosed)
+	}
+}
+
+// A checker is one check under way.
+type checker struct {
+	engine *Engine
+	got    Checked
+}
+
+func (c *checker) find(name, server string, level Level, format string, args ...any) {
+	c.got.Findings = append(c.got.Findings, Finding{name, server, level, fmt.Sprintf(format, args...)})
+}
+
+func (c *checker) run(ctx context.Context) error {
+	switch rdb := c.engine.rdb.(type) {
+	case *redis.ClusterClient:
+		c.got.Topology = "cluster"
+		if err := c.cluster(ctx, rdb); err != nil {
+			return err
+		}
+	case *redis.Client:
+		c.got.Topology = "single"
+		if rdb.Options().Addr == "FailoverClient" { // as go-redis calls it
+			c.got.Topology = "sentinel"
+		}
+		if err := c.server(ctx, rdb, rdb.Options().Addr, c.probe()); err != nil {
+			return err
+		}
+	default:
+		c.got.Topology = fmt.Sprintf("%T", rdb)
+		c.find("topology", "", LevelNote, "a client of type %T is not looked into", rdb)
+	}
+	c.pubsub(ctx, c.probe())
+	c.clocks()
+	return ctx.Err()
+}
+
+// probe returns a key that nobody uses.
+func (c *checker) probe() string { return c.engine.Mapped("latchkey_check:" + rand.Text()) }
+
+// cluster checks each master, by a key that lies there.
+func (c *checker) cluster(ctx context.Context, rdb *redis.ClusterClient) error {
+	rdb.ReloadState(ctx)
+	var nodes []*redis.Client
+	masters := make(chan *redis.Client, 1024)
+	if err := rdb.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
+		masters <- node
+		return nil
+	}); err != nil {
+		return err
+	}
+	close(masters)
+	for node := range masters {
+		nodes = append(nodes, node)
+	}
+	if len(nodes) > 0 {
+		c.clusterState(ctx, nodes[0])
+	}
+	probes := map[string]string{}
+	for tries := 0; len(probes) < len(nodes) && tries < 1000*len(nodes); tries++ {
+		key := c.probe()
+		node, err := rdb.MasterForKey(ctx, key)
+		if err != nil {
+			break // slots that nobody serves; said already
+		}
+		probes[node.Options().Addr] = key
+	}
+	for _, node := range nodes {
+		addr := node.Options().Addr
+		if err := c.server(ctx, node, addr, probes[addr]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clusterState checks that the cluster serves all of its slots.
+func (c *checker) clusterState(ctx context.Context, node *redis.Client) {
+	text, err := node.ClusterInfo(ctx).Result()
+	info := parseInfo(text)
+	switch {
+	case err != nil:
+		c.find("topology", "", LevelNote, "the state of the cluster is not known: %v", err)
+	case info["cluster_state"] != "ok":
+		c.find("topology", "", LevelFailure, "the state of the cluster is %s; %s of %d slots are assigned",
+			info["cluster_state"], info["cluster_slots_assigned"], slots)
+	default:
+		c.find("topology", "", LevelOK, "a cluster of %s masters, all slots served", info["cluster_size"])
+	}
+}
+
+// server checks one server. key is one that lies there, empty for none.
+func (c *checker) server(ctx context.Context, node *redis.Client, addr, key string) error {
+	ctx, cancel := context.WithTimeout(ctx, checkBound)
+	defer cancel()
+	s := CheckedServer{Addr: addr}
+	if err := s.meet(ctx, node); err != nil {
+		return err
+	}
+	info, err := node.Info(ctx).Result()
+	if err != nil {
+		c.find("server", s.Addr, LevelNote, "INFO is denied, so version, role, memory and persistence are not known: %v", err)
+	} else {
+		c.describe(&s, parseInfo(info))
+	}
+	c.got.Servers = append(c.got.Servers, s)
+	if key != "" && s.Role != "slave" {
+		c.rights(ctx, s.Addr, key)
+	}
+	return nil
+}
+
+// meet measures the way to the server and its clock, and asks who we are there.
+func (s *CheckedServer) meet(ctx context.Context, node *redis.Client) error {
+	for range 5 {
+		sent := time.Now()
+		now, err := node.Time(ctx).Result()
+		took := time.Since(sent)
+		if err != nil {
+			// TIME may be denied to us, but then the server has answered.
+			if perr := node.Ping(ctx).Err(); perr != nil && Sort(perr) != Never || strings.Contains(err.Error(), "NOAUTH") {
+				return err
+			}
+			took = time.Since(sent)
+		} else if s.RoundTrip == 0 || took < s.RoundTrip {
+			s.Clock = now.Sub(sent.Add(took / 2))
+		}
+		if s.RoundTrip == 0 || took < s.RoundTrip {
+			s.RoundTrip = took
+		}
+	}
+	// Both may be denied: there is less to tell then.
+	s.User, _ = node.ACLWhoAmI(ctx).Result()
+	if client, err := node.ClientInfo(ctx).Result(); err == nil && client.LAddr != "" {
+		s.Addr = client.LAddr
+	}
+	return nil
+}
+
+// parseInfo reads the fields of an INFO text.
+func parseInfo(text string) map[string]string {
+	fields := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			fields[name] = value
+		}
+	}
+	return fields
+}

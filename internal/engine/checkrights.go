@@ -1,0 +1,119 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/latchkey-go/latchkey/lua"
+	"github.com/latchkey-go/latchkey/pubsub"
+)
+
+// keys of each kind that scripts use, and what does not work without them.
+var checkedKeys = []struct {
+	kind string // of key
+	use  string
+	key  func(key string) string
+	bad  Level
+}{
+	{"hash", "locks", func(k string) string { return k }, LevelFailure},
+	{"string", "semaphores and latches", func(k string) string { return k }, LevelFailure},
+	{"string", "fenced locks", TokenKey, LevelWarning},
+	{"string", "labels", func(k string) string { return LabelKey(k, "check:1") }, LevelWarning},
+	{"list", "fair locks", func(k string) string { return Prefixed("redisson_lock_queue", k) }, LevelWarning},
+	{"zset", "fair locks", func(k string) string { return Prefixed("redisson_lock_timeout", k) }, LevelWarning},
+	{"hash", "fair locks", func(k string) string { return Prefixed("latchkey_queue", k) }, LevelWarning},
+	{"string", "read-write locks", func(k string) string { return Suffixed(k, "check:1") + ":rwlock_timeout:1" }, LevelWarning},
+	{"string", "read-write locks", func(k string) string { return Prefixed("latchkey_writer", k) }, LevelWarning},
+	{"zset", "permits with leases", func(k string) string { return Suffixed(k, "timeout") }, LevelWarning},
+	{"string", "semaphores and latches", func(k string) string { return Prefixed("latchkey_claim", k) + ":check:1" }, LevelWarning},
+	{"string", "latches", func(k string) string { return Prefixed("latchkey_ended", k) }, LevelWarning},
+}
+
+// rights tries what the scripts do, on keys beside key.
+func (c *checker) rights(ctx context.Context, server, key string) {
+	well := true
+	for _, k := range checkedKeys {
+		name := k.key(key)
+		args := append(make([]any, Head, Head+2), name, k.kind)
+		reply, err := c.engine.Eval(ctx, lua.InspectCheck, 1, args)
+		var refusals []string
+		switch {
+		case err != nil:
+			refusals = []string{err.Error()}
+		default:
+			for _, r := range reply.Any {
+				refusals = append(refusals, fmt.Sprint(r))
+			}
+		}
+		if len(refusals) > 0 {
+			well = false
+			c.find("rights", server, k.bad, "%s do not work, a %s at %q: %s", k.use, k.kind, name, strings.Join(refusals, "; "))
+		}
+	}
+	if well {
+		c.find("rights", server, LevelOK, "all commands and keys")
+	}
+}
+
+// pubsub tries the wake-ups, in the ways that the client uses.
+func (c *checker) pubsub(ctx context.Context, key string) {
+	e := c.engine
+	if e.cfg.PubSub == pubsub.Off {
+		c.find("pubsub", "", LevelNote, "the client polls, because it was told to")
+		return
+	}
+	well := true
+	for _, ch := range []string{
+		Prefixed("redisson_lock__channel", key), Prefixed("redisson_rwlock", key), Prefixed("redisson_sc", key),
+		"redisson_countdownlatch__channel__{" + key + "}",
+	} {
+		if e.cfg.PubSub != pubsub.Sharded {
+			well = c.heard(ctx, ch, e.rdb.Subscribe, e.rdb.Publish) && well
+		}
+		if e.cfg.PubSub != pubsub.Plain {
+			well = c.heard(ctx, ch, e.rdb.SSubscribe, e.rdb.SPublish) && well
+		}
+	}
+	if well {
+		c.find("pubsub", "", LevelOK, "waiters are woken")
+	}
+}
+
+// hearWithin is how long a message may take.
+const hearWithin = 2 * time.Second
+
+// heard reports whether a message on a Redis channel arrives.
+func (c *checker) heard(ctx context.Context, ch string, subscribe func(context.Context, ...string) *redis.PubSub,
+	publish func(context.Context, string, any) *redis.IntCmd,
+) bool {
+	ctx, cancel := context.WithTimeout(ctx, hearWithin)
+	defer cancel()
+	ps := subscribe(ctx, ch)
+	defer ps.Close()
+	if _, err := ps.ReceiveTimeout(ctx, hearWithin); err != nil {
+		c.find("pubsub", "", LevelWarning, "who waits cannot listen to %q, and asks again and again: %v", ch, err)
+		return false
+	}
+	if err := publish(ctx, ch, "check").Err(); err != nil {
+		c.find("pubsub", "", LevelWarning, "who unlocks cannot tell %q, and waiters learn of it up to %v late: %v", ch, c.engine.cfg.Recheck, err)
+		return false
+	}
+	for {
+		msg, err := ps.ReceiveTimeout(ctx, hearWithin)
+		if _, ok := msg.(*redis.Message); ok {
+			return true
+		}
+		if err != nil {
+			if errors.Is(err, context.DeadlineExceeded) {
+				err = errors.New("nothing arrives")
+			}
+			c.find("pubsub", "", LevelWarning, "a message on %q is lost, and waiters learn of releases up to %v late: %v", ch, c.engine.cfg.Recheck, err)
+			return false
+		}
+	}
+}

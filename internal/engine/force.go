@@ -1,0 +1,27 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"strings"
+)
+
+// ForceHolder takes a lock from one holder, given as Redis shows it, with all
+// its hold counts, and reports whether it had it. Anybody else keeps it.
+func (e *Engine) ForceHolder(ctx context.Context, op string, s *Spec, holder string) (freed bool, err error) {
+	if holder == "" {
+		return false, e.Wrap(op, s, errNoHolder)
+	}
+	if !strings.HasSuffix(holder, s.Suffix) {
+		holder += s.Suffix
+	}
+	err = e.Ask(ctx, op, s, false, func() error {
+		// It may have a label: that is taken away with the hold.
+		v, err := s.Scripts.Release(ctx, e, &Return{Holder: holder, Label: "?"})
+		freed = v == Granted
+		return err
+	})
+	return freed, err
+}
+
+var errNoHolder = errors.New("the id of the holder is empty")

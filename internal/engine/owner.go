@@ -1,0 +1,88 @@
+package engine
+
+import (
+	"regexp"
+	"strings"
+)
+
+// A Side is what a key or Redis channel beside an object's main key is for.
+type Side int
+
+// What stands beside objects, Redisson's and ours.
+const (
+	NoSide      Side = iota // no side key: perhaps a main key, perhaps nothing of ours
+	SideToken               // fencing token counter, which outlives the lock
+	SideQueue               // queue of a fair lock, or what belongs to it
+	SideTimeout             // permits that are out; or the lease of a reader
+	SideNote                // a label, a claim and such, which are there only with an object
+	SideWakeUps             // Redis channel
+)
+
+// sides are what keys and channels begin with that are built by Prefixed.
+var sides = []struct {
+	prefix string
+	side   Side
+	tail   *regexp.Regexp // what may follow the name
+}{
+	{"redisson_lock_token", SideToken, nil},
+	{"redisson_lock_queue", SideQueue, nil},
+	{"redisson_lock_timeout", SideQueue, nil},
+	{"latchkey_queue", SideQueue, nil},
+	{"latchkey_writer", SideNote, nil},
+	{"latchkey_label", SideNote, holderTail},
+	{"latchkey_claim", SideNote, holderTail},
+	{"latchkey_ended", SideNote, nil},
+	{"redisson_lock__channel", SideWakeUps, clientTail},
+	{"redisson_rwlock", SideWakeUps, nil},
+	{"redisson_sc", SideWakeUps, nil},
+}
+
+const latchChannel = "redisson_countdownlatch__channel__{"
+
+var (
+	// holderTail is ":" and a holder, of a client with any id.
+	holderTail = regexp.MustCompile(`:[^:{}]+:\d+(:write)?$`)
+	// clientTail is ":" and a client id or holder of a fair lock's waiter.
+	clientTail = regexp.MustCompile(`:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(:\d+)?$`)
+	// readerTail is behind the name in the key of a reader's lease.
+	readerTail = regexp.MustCompile(`:[^:{}]+:\d+:rwlock_timeout:\d+$`)
+)
+
+// Owner returns the name of the object that a key or Redis channel stands
+// beside, and what it is there for; NoSide and an empty name if it is no such
+// thing as far as its own name tells. Where a name is in braces of its own, as
+// "{x}", it cannot be told from "x", which is returned.
+func Owner(key string) (name string, side Side) {
+	if rest, ok := strings.CutPrefix(key, latchChannel); ok && strings.HasSuffix(rest, "}") {
+		return rest[:len(rest)-1], SideWakeUps
+	}
+	for _, s := range sides {
+		rest, ok := strings.CutPrefix(key, s.prefix+":")
+		if !ok || rest == "" {
+			continue
+		}
+		if s.tail != nil {
+			if at := s.tail.FindStringIndex(rest); at != nil && at[0] > 0 {
+				rest = rest[:at[0]]
+			}
+		}
+		return unwrapped(rest), s.side
+	}
+	if at := readerTail.FindStringIndex(key); at != nil && at[0] > 0 {
+		return unwrapped(key[:at[0]]), SideTimeout
+	}
+	// A name without braces may end like this too: only "{name}" is meant.
+	if rest, ok := strings.CutSuffix(key, ":timeout"); ok && strings.Contains(rest, "{") {
+		return unwrapped(rest), SideTimeout
+	}
+	return "", NoSide
+}
+
+// unwrapped takes off the braces that Prefixed and Suffixed have put on.
+func unwrapped(tagged string) string {
+	n := len(tagged)
+	if n > 2 && tagged[0] == '{' && tagged[n-1] == '}' && !strings.Contains(tagged[1:], "{") {
+		return tagged[1 : n-1]
+	}
+	return tagged
+}

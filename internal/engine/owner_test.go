@@ -1,0 +1,49 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// Whatever stands beside an object leads back to it.
+func TestOwner(t *testing.T) {
+	const client = "0b7c9a3e-9d0a-4c58-8f7e-4f1f3c3b6a51"
+	const holder = client + ":17"
+	for _, name := range []string{"orders:42", "a", "a}b", "tag{x}y", "{x}y", "x{", "timeout", "a:timeout", "with space", "\x1b[31m\n", "日本"} {
+		for key, want := range map[string]Side{
+			TokenKey(name):                                          SideToken,
+			Prefixed("redisson_lock_queue", name):                   SideQueue,
+			Prefixed("redisson_lock_timeout", name):                 SideQueue,
+			Prefixed("latchkey_queue", name):                        SideQueue,
+			Prefixed("latchkey_writer", name):                       SideNote,
+			Prefixed("latchkey_ended", name):                        SideNote,
+			LabelKey(name, holder):                                  SideNote,
+			LabelKey(name, holder+":write"):                         SideNote,
+			LabelKey(name, "worker-3:9"):                            SideNote,
+			ClaimKey(name, &Ticket{ID: holder}):                     SideNote,
+			Suffixed(name, "timeout"):                               SideTimeout,
+			Suffixed(name, holder) + ":rwlock_timeout:2":            SideTimeout,
+			Prefixed("redisson_lock__channel", name):                SideWakeUps,
+			Prefixed("redisson_lock__channel", name) + ":" + holder: SideWakeUps,
+			Prefixed("redisson_lock__channel", name) + ":" + client: SideWakeUps,
+			Prefixed("redisson_rwlock", name):                       SideWakeUps,
+			Prefixed("redisson_sc", name):                           SideWakeUps,
+			"redisson_countdownlatch__channel__{" + name + "}":      SideWakeUps,
+		} {
+			got, side := Owner(key)
+			assert.Equal(t, name, got, key)
+			assert.Equal(t, want, side, key)
+		}
+		if name != "{x}y" {
+			got, side := Owner(name)
+			assert.Empty(t, got)
+			assert.Equal(t, NoSide, side, name)
+		}
+	}
+	for _, key := range []string{"", "redisson_sc:", "redisson_lock_queue", "session:timeout", "rwlock_timeout:1", "{a}:timeouts"} {
+		name, side := Owner(key)
+		assert.Empty(t, name, key)
+		assert.Equal(t, NoSide, side, key)
+	}
+}
