@@ -7,6 +7,10 @@ func TestRedisson(t *testing.T) {
 	forReleases(t, func(t *testing.T, v version) {
 		r := newRig(t, v)
 		t.Run("wake-ups", func(t *testing.T) { testWakeUps(t, r, r.client(t)) })
-		t.Run("locks", func(t *testing.T) { testLocks(t, r) })
+		t.Run("side by side", func(t *testing.T) {
+			testLocks(t, r)
+			testFair(t, r)
+			testReadWrite(t, r)
+		})
 	})
 }
