@@ -41,7 +41,7 @@ func (q *queue) queued(t *testing.T) {
 func (q *queue) length(t *testing.T, n int) {
 	t.Helper()
 	redistest.Until(t, fmt.Sprintf("%d in the queue", n), func() bool {
-		return len(q.nodes[0].Do(t, "LRANGE", "redisson_lock_queue:{"+q.name+"}", "0", "-1")) == n
+		return q.rdb.LLen(context.Background(), "redisson_lock_queue:{"+q.name+"}").Val() == int64(n)
 	})
 }
 

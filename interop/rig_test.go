@@ -3,6 +3,7 @@ package interop
 import (
 	"context"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -23,22 +24,26 @@ const fastWatchdog = 1500 * time.Millisecond
 // A rig is one Redis with real Redisson on it.
 type rig struct {
 	version version
-	nodes   []*redistest.Server // one, or the masters of a cluster
+	nodes   []*redistest.Server   // one, or the masters of a cluster
+	rdb     redis.UniversalClient // for the test's own use
+	mode    latchkey.PubSubMode   // of Go clients
 	jvm     *jvm
 	j       *redisson // with Redisson's defaults
 	fast    *redisson // with fastWatchdog
 }
 
-// newRig starts a server and a JVM.
-func newRig(t *testing.T, v version) *rig {
+// newRig starts a JVM for a server, or a cluster of several.
+func newRig(t *testing.T, v version, mode latchkey.PubSubMode, nodes ...*redistest.Server) *rig {
 	t.Helper()
-	needTools(t)
-	r := &rig{version: v, nodes: []*redistest.Server{redistest.Start(t)}}
-	r.jvm = startJVM(t, v)
+	r := &rig{version: v, nodes: nodes, mode: mode, jvm: startJVM(t, v)}
+	r.rdb = r.dial(t, nil)
 	r.j = r.jvm.open(t, r.address())
-	r.fast = r.jvm.open(t, r.address(), "watchdog="+fmt.Sprint(fastWatchdog.Milliseconds()))
+	r.fast = r.jvm.open(t, r.address(), fastOption)
 	return r
 }
+
+// fastOption gives a Redisson client fastWatchdog.
+var fastOption = fmt.Sprint("watchdog=", fastWatchdog.Milliseconds())
 
 // address is the option of a Redisson client that says where Redis is.
 func (r *rig) address() string {
@@ -56,15 +61,18 @@ func (r *rig) addresses() []string {
 	return addrs
 }
 
-// dial makes a connection to a server, or to the cluster of several.
-func dial(addrs []string) redis.UniversalClient {
-	return redis.NewUniversalClient(&redis.UniversalOptions{Addrs: addrs, PoolSize: 64})
+// A dialer opens a connection to a server, in a way of its own.
+type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// connect makes a connection to a server, or to the cluster of several.
+func connect(addrs []string, d dialer) redis.UniversalClient {
+	return redis.NewUniversalClient(&redis.UniversalOptions{Addrs: addrs, PoolSize: 64, Dialer: d})
 }
 
-// redis returns a connection for the test's own use.
-func (r *rig) redis(t *testing.T) redis.UniversalClient {
+// dial makes one to those of the rig, for the length of the test.
+func (r *rig) dial(t *testing.T, d dialer) redis.UniversalClient {
 	t.Helper()
-	rdb := dial(r.addresses())
+	rdb := connect(r.addresses(), d)
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }
@@ -72,7 +80,7 @@ func (r *rig) redis(t *testing.T) redis.UniversalClient {
 // client returns a latchkey client on a connection of its own.
 func (r *rig) client(t *testing.T, opts ...latchkey.Option) *latchkey.Client {
 	t.Helper()
-	c := latchkey.New(r.redis(t), opts...)
+	c := latchkey.New(r.dial(t, nil), append([]latchkey.Option{latchkey.WithPubSub(r.mode)}, opts...)...)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c
 }
@@ -83,16 +91,26 @@ func (r *rig) fastClient(t *testing.T) *latchkey.Client {
 	return r.client(t, latchkey.WithWatchdogTimeout(fastWatchdog))
 }
 
-// mortal returns a latchkey client that kill cuts off from Redis for good.
-func (r *rig) mortal(t *testing.T, opts ...latchkey.Option) (c *latchkey.Client, kill func()) {
+// mortal returns a latchkey client with fastWatchdog, and how to cut it off from
+// Redis for good.
+func (r *rig) mortal(t *testing.T) (c *latchkey.Client, kill func()) {
 	t.Helper()
-	p := redistest.NewProxy(t, r.nodes[0].Addr)
-	rdb := redis.NewClient(&redis.Options{Addr: p.Addr()})
-	t.Cleanup(func() { _ = rdb.Close() })
-	opts = append([]latchkey.Option{latchkey.WithWatchdogTimeout(fastWatchdog), latchkey.WithUnlockTimeout(10 * time.Millisecond)}, opts...)
-	c = latchkey.New(rdb, opts...)
+	proxies := map[string]*redistest.Proxy{}
+	for _, s := range r.nodes {
+		proxies[s.Addr] = redistest.NewProxy(t, s.Addr)
+	}
+	rdb := r.dial(t, func(ctx context.Context, network, addr string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, network, proxies[addr].Addr())
+	})
+	c = latchkey.New(rdb, latchkey.WithPubSub(r.mode), latchkey.WithWatchdogTimeout(fastWatchdog),
+		latchkey.WithUnlockTimeout(10*time.Millisecond))
 	t.Cleanup(func() { _ = c.Close() }) // it cannot give anything back
-	return c, func() { p.Mute(true) }
+	return c, func() {
+		for _, p := range proxies {
+			p.Mute(true)
+		}
+	}
 }
 
 var names atomic.Int64
@@ -157,7 +175,7 @@ func (r *rig) subscribed(t *testing.T, name string) {
 // exists reports whether there is an object of that name.
 func (r *rig) exists(t *testing.T, name string) bool {
 	t.Helper()
-	n, err := r.redis(t).Exists(context.Background(), name).Result()
+	n, err := r.rdb.Exists(context.Background(), name).Result()
 	require.NoError(t, err)
 	return n == 1
 }

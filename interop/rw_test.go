@@ -231,7 +231,7 @@ func rwDeadGo(t *testing.T, r *rig) {
 func rwDeadJava(t *testing.T, r *rig) {
 	p := r.rwPair(t, r.fastClient(t), r.fast)
 	doomed := startJVM(t, r.version)
-	doomed.open(t, r.address(), "watchdog=1500").thread().do(t, "lock", "read", p.name)
+	doomed.open(t, r.address(), fastOption).thread().do(t, "lock", "read", p.name)
 	h, err := p.rw.ReadLock().Lock(soon(t))
 	require.NoError(t, err)
 	doomed.kill()

@@ -21,7 +21,7 @@ import java.util.concurrent.Executors;
  * answer is a line on stdout, when the operation has ended:
  *
  * <pre>ID ok VALUE
- * ID error CLASS MESSAGE</pre>
+ * ID error CLASS MESSAGE CAUSE MESSAGE...</pre>
  *
  * The end of stdin ends the process, without giving anything back.
  */
@@ -54,7 +54,11 @@ public final class Main {
         try {
             answer = "ok " + run(words[2], words[3], Arrays.copyOfRange(words, 4, words.length));
         } catch (Throwable e) { // a method that this version lacks is an Error
-            answer = "error " + e.getClass().getSimpleName() + " " + String.valueOf(e.getMessage()).replaceAll("\\s+", " ");
+            StringBuilder text = new StringBuilder("error");
+            for (Throwable cause = e; cause != null; cause = cause.getCause()) {
+                text.append(' ').append(cause.getClass().getSimpleName()).append(' ').append(cause.getMessage());
+            }
+            answer = text.toString().replaceAll("\\s+", " ");
         }
         synchronized (out) {
             out.println(words[0] + " " + answer);
