@@ -402,6 +402,22 @@ func TestDeadHeads(t *testing.T) {
 	})
 }
 
+// Until 3.31 a Java waiter may sleep on when the holder before it has died. Who
+// comes to a free lock that is a Java waiter's turn tells it.
+func TestJavaHeadAsleep(t *testing.T) {
+	onBoth(t, func(s *scripted) {
+		heard := s.hear()
+		s.acquire("hold:1", timeout)
+		s.java("uuid:1").acquire(javaWait)
+		s.queue("live:1")
+		require.Regexp(s, `^0 \d+ 0 -$`, s.acquire("live:1", timeout))
+		require.Empty(s, heard(), "the lock is held")
+		s.do("DEL", "f")
+		require.Regexp(s, `^0 \d+ 0 -$`, s.acquire("live:1", timeout))
+		require.Equal(s, []string{"uuid:1 0"}, heard())
+	})
+}
+
 // A crash of a thousand waiters is swept by one run.
 func TestManyDeadHeads(t *testing.T) {
 	onBoth(t, func(s *scripted) {

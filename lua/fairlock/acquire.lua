@@ -73,7 +73,9 @@ if not mine and free and head and head ~= holder then
   refused = head and head ~= holder
   if refused and whose == client then
     turn = head
-  elseif refused and swept > 0 then
+  elseif refused and (swept > 0 or not whose and wait > 0) then
+    -- A Java waiter before 3.32 that looks a moment too early for the end of a
+    -- dead holder's lease sleeps until it is told.
     poke(prefix, head, whose, verb)
   end
 end

@@ -1,0 +1,20 @@
+-- The end of a critical section, in the mixed stress of Java and Go.
+--
+-- KEYS[1]  hash: inside, violations, and the sections of each side
+-- KEYS[2]  string: who is inside alone
+-- ARGV     who; its weight; how much may be inside at a time; side
+-- Returns  what is inside now.
+local weight, limit = tonumber(ARGV[2]), tonumber(ARGV[3])
+local inside = redis.call('HINCRBY', KEYS[1], 'inside', -weight)
+local overlap = inside < 0
+if weight == limit then
+	if redis.call('GET', KEYS[2]) == ARGV[1] then
+		redis.call('DEL', KEYS[2])
+	else
+		overlap = true
+	end
+end
+if overlap then
+	redis.call('HINCRBY', KEYS[1], 'violations', 1)
+end
+return tostring(inside)

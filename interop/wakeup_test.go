@@ -1,0 +1,189 @@
+package interop
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/countdownlatch"
+	"github.com/latchkey-go/latchkey/permitsemaphore"
+	"github.com/latchkey-go/latchkey/rwlock"
+	"github.com/latchkey-go/latchkey/semaphore"
+)
+
+const (
+	// prompt is how soon a waiter must go on. None asks again that soon by
+	// itself: Go's recheck is 5 s, and Java's sleep 30 s or without end.
+	prompt = 100 * time.Millisecond
+
+	// rounds is how often that is measured. The first ones warm up the JVM.
+	rounds = 5
+)
+
+// A side is what one side does with an object: a Go client, or a Java thread.
+type side struct {
+	what string
+	take func(t *testing.T) <-chan time.Time // starts to wait for it; tells when it has it
+	give func(t *testing.T)                  // gives it back
+}
+
+// wakes fails the test unless b, which waits for what a has, goes on promptly
+// when a gives it back: in the median, and never so late that b may have asked
+// by itself.
+func (r *rig) wakes(t *testing.T, name string, a, b side) {
+	t.Helper()
+	took := make([]time.Duration, rounds)
+	for i := range took {
+		at(t, a, a.take(t))
+		woken := b.take(t)
+		r.subscribed(t, name)
+		time.Sleep(30 * time.Millisecond) // it asks once more behind that, and falls asleep
+		require.Empty(t, woken, "%s has what %s has", b.what, a.what)
+		start := time.Now()
+		a.give(t)
+		took[i] = at(t, b, woken).Sub(start)
+		b.give(t)
+	}
+	t.Logf("%s wakes %s after %v", a.what, b.what, took)
+	slices.Sort(took)
+	require.Less(t, took[rounds/2], prompt, "median of %v", took)
+	require.Less(t, took[rounds-1], 2*time.Second, "slowest of %v", took)
+}
+
+// at returns when s got what it waits for.
+func at(t *testing.T, s side, taken <-chan time.Time) time.Time {
+	t.Helper()
+	select {
+	case at := <-taken:
+		return at
+	case <-time.After(patience):
+		require.Fail(t, "still waiting", s.what)
+		return time.Time{}
+	}
+}
+
+// goSide is a Go client. take and give wait for Redis.
+func goSide(what string, take, give func(t *testing.T) error) side {
+	return side{
+		"Go " + what,
+		func(t *testing.T) <-chan time.Time {
+			ch := make(chan time.Time, 1)
+			go func() {
+				if assert.NoError(t, take(t)) {
+					ch <- time.Now()
+				}
+			}()
+			return ch
+		},
+		func(t *testing.T) { require.NoError(t, give(t)) },
+	}
+}
+
+// goLocker is a Go client with a lock.
+func goLocker(l latchkey.Locker) side {
+	var h *latchkey.Hold
+	return goSide("locker", func(t *testing.T) (err error) {
+		h, err = l.Lock(soon(t))
+		return err
+	}, func(t *testing.T) error { return h.Unlock(soon(t)) })
+}
+
+// javaSide is a Java thread. take and give return the operation and its
+// arguments; those of give may need what take has returned.
+func javaSide(what string, th *thread, take, give []any) side {
+	var last *call
+	return side{
+		"Java " + what,
+		func(t *testing.T) <-chan time.Time {
+			c := th.start(take[0].(string), take[1:]...)
+			last = c
+			ch := make(chan time.Time, 1)
+			go func() {
+				<-c.done
+				if assert.NoError(t, c.err, c.what) {
+					ch <- c.at
+				}
+			}()
+			return ch
+		},
+		func(t *testing.T) {
+			args := slices.Clone(give)
+			for i, arg := range args {
+				if arg == answer {
+					args[i] = last.value
+				}
+			}
+			if len(args) > 0 {
+				th.do(t, args[0].(string), args[1:]...)
+			}
+		},
+	}
+}
+
+// answer stands for the value that Java's take has returned.
+const answer = "<answer>"
+
+func javaLocker(th *thread, kind, name string) side {
+	return javaSide(kind, th, []any{"lock", kind, name}, []any{"unlock", kind, name})
+}
+
+// testWakeUps must run alone: it is about time. c is a Go client.
+func testWakeUps(t *testing.T, r *rig, c *latchkey.Client) {
+	both := func(what, name string, java, golang side) {
+		t.Run(what+", Java to Go", func(t *testing.T) { r.wakes(t, name, java, golang) })
+		t.Run(what+", Go to Java", func(t *testing.T) { r.wakes(t, name, golang, java) })
+	}
+	for _, k := range kinds(r.version) {
+		if !k.silent {
+			name := r.name(t, k.keep)
+			both(k.java, name, javaLocker(r.j.thread(), k.java, name), goLocker(k.open(c, name)))
+		}
+	}
+
+	name := r.name(t)
+	rw := rwlock.New(c, name)
+	both("read to write", name, javaLocker(r.j.thread(), "read", name), goLocker(rw.WriteLock()))
+	both("write to read", name, javaLocker(r.j.thread(), "write", name), goLocker(rw.ReadLock()))
+
+	sem := semaphore.New(c, r.name(t))
+	_, err := sem.TrySetPermits(soon(t), 3)
+	require.NoError(t, err)
+	both("semaphore", sem.Name(),
+		javaSide("acquirer", r.j.thread(), []any{"sem.acquire", sem.Name(), 2}, []any{"sem.release", sem.Name(), 2}),
+		goSide("acquirer", func(t *testing.T) error { return sem.Acquire(soon(t), 2) }, func(t *testing.T) error { return sem.Release(soon(t), 2) }))
+	_, err = sem.Delete(soon(t))
+	require.NoError(t, err)
+
+	permits := permitsemaphore.New(c, r.name(t))
+	_, err = permits.TrySetPermits(soon(t), 1)
+	require.NoError(t, err)
+	var p *permitsemaphore.Permit
+	both("permits", permits.Name(),
+		javaSide("acquirer", r.j.thread(), []any{"permit.acquire", permits.Name()}, []any{"permit.release", permits.Name(), answer}),
+		goSide("acquirer", func(t *testing.T) (err error) {
+			p, err = permits.Acquire(soon(t))
+			return err
+		}, func(t *testing.T) error { return p.Release(soon(t)) }))
+	_, err = permits.Delete(soon(t))
+	require.NoError(t, err)
+
+	latch := countdownlatch.New(c, r.name(t))
+	nothing := func(*testing.T) error { return nil }
+	t.Run("latch, Java to Go", func(t *testing.T) {
+		r.wakes(t, latch.Name(),
+			javaSide("counter", r.j.thread(), []any{"latch.tryset", latch.Name(), 1}, []any{"latch.down", latch.Name()}),
+			goSide("waiter", func(t *testing.T) error { return latch.Await(soon(t)) }, nothing))
+	})
+	t.Run("latch, Go to Java", func(t *testing.T) {
+		r.wakes(t, latch.Name(),
+			goSide("counter", func(t *testing.T) error {
+				_, err := latch.TrySetCount(soon(t), 1)
+				return err
+			}, func(t *testing.T) error { return latch.CountDown(soon(t)) }),
+			javaSide("waiter", r.j.thread(), []any{"latch.await", latch.Name(), 20000}, nil))
+	})
+}
