@@ -40,10 +40,10 @@
 // # The price
 //
 // A free lock costs what an rlock costs: one command to take, one to give back. Who
-// has to wait costs one more; who gets the lock from a goroutine of the same client
-// has it by the command that gives it back, and costs one less. So a hand-over is
-// two or three commands. A wake-up between clients is one round trip more than a
-// push to a waiting BLPOP. The first waiter of each client asks every 5 s for all
+// has to wait has one command to stand in the queue, and is given the lock by the
+// one that gives it back: in the answer, when both are of one client, else by a
+// message. So a hand-over between Go clients is two commands, and takes as long as
+// a push to a waiting BLPOP; where Java has a part in it, it is three. The first waiter of each client asks every 5 s for all
 // of them, whatever their number, and says that they are alive: one command, and
 // one for each hundred that it looks at, those in front each time and all within
 // half a minute. The work of a hand-over does not grow with the queue. To give up
@@ -56,13 +56,20 @@
 //	redisson_lock_queue:{name}               list of holders that wait, the next one first
 //	redisson_lock_timeout:{name}             sorted set holder -> deadline, ms since the epoch
 //	redisson_lock__channel:{name}:<holder>   Redis channel of a waiter; "0" when it is its turn
-//	redisson_lock__channel:{name}:<client>   the same for all waiters of a client of latchkey
+//	redisson_lock__channel:{name}:<client>   the same for all waiters of a client of latchkey; "+<number> <ms>"
+//	                                         when its holder of that number was given the lock, for so long
 //	latchkey_queue:{name}                    hash client id -> until when it is alive, ms since the epoch
 //	latchkey_label:{name}:<holder>           label (option Label); expires with the lease
 //
 // The queue and its two companions go with the last waiter. They expire a day
 // after the last deadline in them, should nobody ever come; latchkey_queue, which
 // Java does not know, with the last deadline.
+//
+// A waiter that was given the lock by a message has it for no longer than its
+// client was known to be alive, until the watchdog makes the lease longer: a
+// client that dies just then keeps nobody out for longer than one that dies
+// waiting. It believes in that lease from before its last request, or its client's
+// last question, that found it in the queue.
 //
 // A client with waiters listens on its own channel; a Go client that gives the lock
 // back publishes there. The first of its waiters listens on the waiter's channel as

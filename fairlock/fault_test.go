@@ -75,7 +75,8 @@ func TestFaultsOfAcquire(t *testing.T) {
 			h := must(t)(fairlock.New(a, "f").Lock(t.Context()))
 			before := r.Count(act)
 			r.on(1, lua.FairLockAcquire, act) // that which queues
-			got := later(func() (*latchkey.Hold, error) { return l.Lock(t.Context()) })
+			// With a lease of its own it asks although it was given the lock.
+			got := later(func() (*latchkey.Hold, error) { return l.Lock(t.Context(), latchkey.Lease(time.Minute)) })
 			waiting(t, b, 1)
 			redistest.Until(t, "the place", func() bool { return len(queued(t, r.direct, "f")) == 1 })
 			require.Equal(t, before+1, r.Count(act), "the fault did not happen")

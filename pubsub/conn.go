@@ -212,7 +212,7 @@ func (c *conn) read(ps *redis.PubSub) {
 		}
 		switch m := msg.(type) {
 		case *redis.Message:
-			c.n.message(m.Channel)
+			c.n.message(m.Channel, m.Payload)
 		case *redis.Subscription:
 			c.n.post(event{kind: evConfirm, conn: c, verb: m.Kind, name: m.Channel})
 		case *redis.Pong:

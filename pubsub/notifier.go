@@ -85,8 +85,14 @@ func New(rdb redis.UniversalClient, cfg Config) *Notifier {
 // Subscribe registers interest in a channel. It never blocks and never fails:
 // what becomes of it is told by the subscription's hints and state. If the
 // channel is live already, so is the subscription, with one hint waiting.
-func (n *Notifier) Subscribe(name string) *Subscription {
-	s := &Subscription{n: n, hint: make(chan struct{}, 1)}
+func (n *Notifier) Subscribe(name string) *Subscription { return n.SubscribeFunc(name, nil) }
+
+// SubscribeFunc is Subscribe with a function that sees each message first, and
+// returns true for one of which nobody needs a hint. It is called on a goroutine
+// of the notifier and must not block. Of several subscriptions to one channel
+// that have such functions, one is called.
+func (n *Notifier) SubscribeFunc(name string, first func(payload string) bool) *Subscription {
+	s := &Subscription{n: n, hint: make(chan struct{}, 1), first: first}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
@@ -203,7 +209,16 @@ func (n *Notifier) post(e event) {
 
 // message gives a hint to all subscriptions of a channel. It runs on the reader
 // of a connection.
-func (n *Notifier) message(name string) {
+func (n *Notifier) message(name, payload string) {
+	n.mu.Lock()
+	var first func(string) bool
+	if ch := n.table[name]; ch != nil {
+		first = ch.firstLocked()
+	}
+	n.mu.Unlock()
+	if first != nil && first(payload) {
+		return
+	}
 	n.mu.Lock()
 	if ch := n.table[name]; ch != nil {
 		ch.notifyLocked()

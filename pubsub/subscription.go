@@ -37,6 +37,8 @@ type Subscription struct {
 	n    *Notifier
 	ch   *channel
 	hint chan struct{}
+	// first sees the messages before anybody is hinted; nil for none.
+	first func(payload string) bool
 
 	// Guarded by n.mu.
 	prev, next *Subscription
@@ -140,6 +142,16 @@ func (c *channel) notifyLocked() {
 	for s := c.subs; s != nil; s = s.next {
 		s.notify()
 	}
+}
+
+// firstLocked returns the function of a subscription that has one.
+func (c *channel) firstLocked() func(string) bool {
+	for s := c.subs; s != nil; s = s.next {
+		if s.first != nil {
+			return s.first
+		}
+	}
+	return nil
 }
 
 // denyLocked makes the channel Denied and hints its subscriptions.

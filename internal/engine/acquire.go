@@ -216,6 +216,9 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 		// request did take that long.
 		return c.failure(errLate)
 	}
+	if c.queued {
+		ent.waitsSince(sent)
+	}
 	return wait.Answer{After: g.Left, Ticket: g.Ticket, Next: g.Next}, nil
 }
 

@@ -54,6 +54,8 @@ type entry struct {
 	holds []*Hold        // that make up the count, oldest first
 	taken chan struct{}  // closed when count becomes positive; made on demand
 	item  *watchdog.Item // watched while count is positive
+	// waits is when the last request was sent that found the holder in the queue.
+	waits watchdog.Instant
 	// chain is set while another field than ours stands in Redis for what we have.
 	chain *chain
 	// ghosts is until when a request without an answer may be carried out.

@@ -2,8 +2,6 @@ package engine
 
 import (
 	"context"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/wait"
@@ -65,7 +63,9 @@ func (c *claim) queue(p wait.Policy) *wait.Queue {
 	e, s := c.engine, c.spec
 	p.Recheck, _ = e.Keeping(s.Queue.Timeout())
 	client, own := s.Queue.Channels(c.entry.field)
-	p.Listen = func() wait.Hints { return hints{e.notifier.Subscribe(client)} }
+	p.Listen = func() wait.Hints {
+		return hints{e.notifier.SubscribeFunc(client, func(payload string) bool { return e.told(s, payload) })}
+	}
 	return &wait.Queue{
 		Policy:    p,
 		ID:        c.entry.field,
@@ -89,6 +89,7 @@ func (e *Engine) keepQueue(ctx context.Context, s *Spec, ids []string) (lost []s
 	for len(ids) > 0 {
 		batch := ids[:min(len(ids), keepBatch)]
 		ids = ids[len(batch):]
+		sent := e.now()
 		has, err := s.Queue.Keep(ctx, e, batch)
 		if err != nil {
 			// It is tried again before anybody takes them for dead.
@@ -96,7 +97,11 @@ func (e *Engine) keepQueue(ctx context.Context, s *Spec, ids []string) (lost []s
 			return lost
 		}
 		for i, id := range batch {
-			if i < len(has) && !has[i] {
+			switch {
+			case i >= len(has):
+			case has[i]:
+				e.seen(s, id, sent)
+			default:
 				lost = append(lost, id)
 			}
 		}
@@ -114,12 +119,10 @@ func (e *Engine) turn(s *Spec, id string) {
 // stray gives up the place of one who is not here any more: whose leaving has
 // failed. Its client is alive, so nobody else would.
 func (e *Engine) stray(s *Spec, id string) {
-	i := strings.LastIndexByte(id, ':')
-	n, err := strconv.ParseUint(id[i+1:], 10, 64)
-	if err != nil || !e.gate.enter() {
+	if !e.gate.enter() {
 		return
 	}
-	if ent := e.find(n-e.offset, s); ent != nil {
+	if ent := e.findID(id, s); ent != nil {
 		ent.leave() // it comes, holds, or leaves by itself
 		e.gate.leave()
 		return

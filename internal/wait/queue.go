@@ -205,6 +205,23 @@ func (ls *Lines) Pledge(key string) (Pledge, bool) {
 	return Pledge{p.first.claim, ls, p.first}, true
 }
 
+// PledgeTo is Pledge for the one who waits under that ID, wherever it is in the
+// party.
+func (ls *Lines) PledgeTo(key, id string) (Pledge, bool) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	p := ls.parties[key]
+	if p == nil {
+		return Pledge{}, false
+	}
+	st := p.seats[id]
+	if st == nil || st.twin != nil || st.pledged {
+		return Pledge{}, false
+	}
+	st.pledged = true
+	return Pledge{st.claim, ls, st}, true
+}
+
 func (st *seat) drop() { st.pledged = false }
 
 func (st *seat) doubt() {

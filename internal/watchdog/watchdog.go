@@ -131,7 +131,11 @@ func (w *Watchdog) planLocked(it *Item, plan Plan, now Instant) {
 	it.lease = plan.Lease
 	it.limited = plan.Max > 0
 	it.until = now.Add(plan.Max)
-	it.nextTry = it.window.from.Add(plan.Lease / 3)
+	third := plan.Lease / 3
+	if it.window.length < plan.Lease/2 {
+		third = it.window.length / 3 // somebody else has chosen a short one
+	}
+	it.nextTry = it.window.from.Add(third)
 	it.scheduleLocked(now)
 }
 

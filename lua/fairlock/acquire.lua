@@ -139,13 +139,8 @@ if left < lease then
   left = lease
 end
 if not mine and head then
-  call('LPOP', queue)
-  call('ZREM', scores, holder)
-  local behind = call('LRANGE', queue, 0, near - 1)
-  lower(behind, 0, wait, now + math.min(lease, timeout), timeout)
-  head = #behind > 0
-end
-if not mine and not head and wait > 0 then
+  settle(holder, wait, now + math.min(lease, timeout), timeout)
+elseif not mine and wait > 0 then
   call('DEL', scores, clients)
 end
 if label and label ~= '' then

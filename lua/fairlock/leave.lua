@@ -1,5 +1,5 @@
 -- fairlock/leave: give up a place in the queue, and put the scores behind it
--- right; tell the one whose turn it is when the lock is free. Asking twice is the
+-- right, or the lock itself, if it was given to the holder meanwhile; tell the one whose turn it is when the lock is free. Asking twice is the
 -- same as asking once. Nothing here is refused by a server at its memory limit.
 --
 -- Finding the place in the list is the one thing that grows with the queue: it
@@ -34,15 +34,19 @@ local left = call('PTTL', lock)
 local n = call('LLEN', queue)
 local rank = call('ZRANK', scores, holder)
 local removed = 0
+if not rank and left ~= -2 and call('HDEL', lock, holder) == 1 then
+  -- Its turn had come, and it was given the lock.
+  removed, left = 1, call('PTTL', lock)
+end
 if rank or n ~= call('ZCARD', scores) then
   local behind, side = {}, 0
   if rank then
     behind = call('ZRANGE', scores, rank + 1, rank + near)
     side = rank > n / 2 and -1 or 1
   end
-  removed = call('LREM', queue, side, holder)
+  local places = call('LREM', queue, side, holder)
   call('ZREM', scores, holder)
-  if removed > 0 then
+  if places > 0 then
     lower(behind, rank or 0, wait, now + math.max(math.min(left, timeout), 0), timeout)
     removed = 1
   end

@@ -80,13 +80,30 @@ local function lower(holders, first, wait, latest, timeout)
   end
 end
 
--- poke tells the head that it is its turn.
-local function poke(prefix, head, client, verb)
-  local channel = prefix .. ':' .. (client or head)
+-- tell publishes to the head, or to its client.
+local function tell(prefix, whom, message, verb)
+  local channel = prefix .. ':' .. whom
   if verb == 'PUBLISH' or verb == 'BOTH' then
-    try('PUBLISH', channel, '0')
+    try('PUBLISH', channel, message)
   end
   if verb == 'SPUBLISH' or verb == 'BOTH' then
-    try('SPUBLISH', channel, '0')
+    try('SPUBLISH', channel, message)
+  end
+end
+
+-- poke tells the head that it is its turn.
+local function poke(prefix, head, client, verb)
+  tell(prefix, client or head, '0', verb)
+end
+
+-- settle takes the head, which has got the lock, out of the queue, and puts the
+-- scores of the next right: lower by wait, the one for which it had queued.
+local function settle(head, wait, latest, timeout)
+  call('LPOP', queue)
+  call('ZREM', scores, head)
+  local behind = call('LRANGE', queue, 0, near - 1)
+  lower(behind, 0, wait, latest, timeout)
+  if #behind == 0 then
+    call('DEL', scores, clients)
   end
 end

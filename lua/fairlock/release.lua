@@ -3,6 +3,10 @@
 -- hold count to reach is given. Nothing here is refused by a server at its memory
 -- limit. When the lock is free already, the one whose turn it is is told again.
 --
+-- A waiter of another client of latchkey that is alive is given the lock, and its
+-- client is told so: '+', the number of the holder, ' ' and the lease in ms. Any
+-- other one is told '0', that the lock is free.
+--
 -- KEYS[1]   the lock: a hash of holder -> hold count
 -- 2 to 4   queue, scores and clients: see fairlock/queue
 -- KEYS[5]   the holder's label, when it has one (may be absent)
@@ -33,6 +37,10 @@ local lock, holder, count, notafter = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonum
 local ahead, timeout, client, prefix = ARGV[4], tonumber(ARGV[5]), ARGV[6], ARGV[7]
 local verb, linger, heir = ARGV[8], tonumber(ARGV[9] or 0), ARGV[10]
 
+-- A client of latchkey that has said lately that it is alive need not ask: the
+-- lock is given to its waiter, for as long as the client is alive for sure.
+local sure = 3000
+
 local now = 0
 local function clock()
   local time = call('TIME')
@@ -45,9 +53,20 @@ if notafter > 0 then
   end
 end
 
--- wake tells the head that the lock is free, or returns it if it is ours: then
--- the answer tells it.
-local function wake()
+-- give gives the free lock to a waiter; false when the server does not let it.
+local function give(to, lease)
+  call('HSET', KEYS[1], to, 1)
+  -- A lock without a lease would be held for ever.
+  if type(try('PEXPIRE', KEYS[1], lease)) == 'table' then
+    try('DEL', KEYS[1])
+    return false
+  end
+  return true
+end
+
+-- wake returns the head if it is ours: then the answer tells it. Any other one it
+-- tells that the lock is free, or that it has it, if the lock is free.
+local function wake(free)
   local head, whose = call('LINDEX', queue, 0), false
   if not head then
     return ''
@@ -55,11 +74,16 @@ local function wake()
   if now == 0 then
     clock()
   end
-  head, whose = sweep(head, now, timeout, client)
+  local good
+  head, whose, good = sweep(head, now, timeout, client)
   if whose == client then
     return head
   end
-  if head then
+  if head and free and whose and good >= sure and give(head, good) then
+    settle(head, 0, now + math.min(good, timeout), timeout)
+    local number = string.match(head, ':(%d+)$')
+    tell(prefix, whose, '+' .. number .. ' ' .. string.format('%.0f', good), verb)
+  elseif head then
     poke(prefix, head, whose, verb)
   end
   return ''
@@ -76,25 +100,16 @@ if count == 0 and linger == 0 then
   elseif KEYS[5] then
     try('DEL', KEYS[5])
   end
-  local turn = wake()
+  local turn = wake(true)
   if turn == '' and freed == 1 then
     return 1
   end
   if turn == heir and freed == 1 then
     local lease = tonumber(ARGV[11])
-    call('HSET', lock, heir, 1)
-    -- A lock without a lease would be held for ever.
-    if type(try('PEXPIRE', lock, lease)) == 'table' then
-      try('DEL', lock)
+    if not give(heir, lease) then
       return {1, 0, now, turn}
     end
-    call('LPOP', queue)
-    call('ZREM', scores, heir)
-    local behind = call('LRANGE', queue, 0, near - 1)
-    lower(behind, 0, tonumber(ARGV[12]), now + math.min(lease, timeout), timeout)
-    if #behind == 0 then
-      call('DEL', scores, clients)
-    end
+    settle(heir, tonumber(ARGV[12]), now + math.min(lease, timeout), timeout)
     freed = 3
   end
   return {freed, 0, now, turn}
@@ -104,7 +119,7 @@ local held = tonumber(call('HGET', lock, holder) or 0)
 if held == 0 then
   local turn = ''
   if call('EXISTS', lock) == 0 then
-    turn = wake()
+    turn = wake(true)
   end
   return {-1, 0, now, turn}
 end
