@@ -17,6 +17,7 @@ import (
 	"github.com/latchkey-go/latchkey/countdownlatch"
 	"github.com/latchkey-go/latchkey/fairlock"
 	"github.com/latchkey-go/latchkey/internal/redistest"
+	"github.com/latchkey-go/latchkey/multilock"
 	"github.com/latchkey-go/latchkey/permitsemaphore"
 	"github.com/latchkey-go/latchkey/rlock"
 	"github.com/latchkey-go/latchkey/rwlock"
@@ -186,6 +187,43 @@ func TestInfoKinds(t *testing.T) {
 		near(t, 30*time.Second, info.Holders[1].Lease)
 		require.NoError(t, r.Unlock(ctx))
 		require.NoError(t, w.Unlock(ctx))
+	})
+
+	t.Run("multilock", func(t *testing.T) {
+		h, err := multilock.NewGroup(c, "group", "a", "b").Lock(ctx, latchkey.Label("both"))
+		require.NoError(t, err)
+		h2, err := multilock.NewGroup(c, "group", "c").Lock(ctx, latchkey.Lease(time.Minute))
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		second := multilock.NewGroup(c, "group", "b", "c").LockAsync(ctx)
+		redistest.Until(t, "the second one", func() bool { return len(inspect(t, c, "group").Waiters) == 1 })
+		require.Regexp(t, "^"+c.ID()+`:\d+$`, inspect(t, c, "group").Waiters[0].ID)
+
+		info := inspect(t, other, "group")
+		require.Equal(t, latchkey.KindMultiLock, info.Kind)
+		require.Len(t, info.Holders, 3)
+		labels := map[string]int{}
+		for _, holder := range info.Holders {
+			require.Equal(t, 1, holder.Count)
+			require.Len(t, holder.Value, 22)
+			labels[holder.Label]++
+			if holder.Label == "" {
+				near(t, time.Minute, holder.Lease)
+				require.Equal(t, h2.HolderID(), holder.ID)
+			} else {
+				near(t, 30*time.Second, holder.Lease)
+				require.Equal(t, h.HolderID(), holder.ID)
+			}
+		}
+		require.Equal(t, map[string]int{"both": 2, "": 1}, labels)
+		for _, holder := range inspect(t, c, "group").Holders {
+			require.Equal(t, os.Getpid(), holder.PID, "a client knows its own")
+		}
+		cancel()
+		require.Error(t, (<-second).Err)
+		require.NoError(t, h.Unlock(t.Context()))
+		require.NoError(t, h2.Unlock(t.Context()))
 	})
 
 	t.Run("semaphores", func(t *testing.T) {

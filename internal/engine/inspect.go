@@ -247,7 +247,11 @@ func (e *Engine) myHolds(key string) map[string]Who {
 	for _, ent := range ents {
 		ent.mu.Lock()
 		if len(ent.holds) > 0 {
-			mine[ent.field] = e.who("", ent.holds[0].since)
+			who := e.who("", ent.holds[0].since)
+			mine[ent.field] = who
+			if _, has := mine[ent.holder]; !has {
+				mine[ent.holder] = who // what follows it is not always in Redis
+			}
 		}
 		ent.mu.Unlock()
 	}
@@ -273,7 +277,12 @@ func (e *Engine) myWaiters(key string) []InspectedWaiter {
 // empty for what has none.
 func (c *call) asked() (*call, string) { return c, "" }
 
-func (c *claim) asked() (*call, string) { return &c.call, c.entry.field }
+func (c *claim) asked() (*call, string) {
+	if c.spec.Half {
+		return &c.call, c.entry.field
+	}
+	return &c.call, c.entry.holder
+}
 
 // clientOf returns the client id of a holder.
 func clientOf(holder string) string {
