@@ -433,34 +433,3 @@ func TestInfoInACluster(t *testing.T) {
 	_, err := c.Info(t.Context(), "a{b")
 	require.ErrorContains(t, err, "cannot be used in a Redis Cluster")
 }
-
-// Labels are as old as the hold, live as long as its lease, and are renewed with
-// it.
-func TestLabelLivesWithTheLease(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
-		c, other := newClient(t, b.Redis), newClient(t, b.Client())
-		start := time.Now()
-		h, err := rlock.New(c, "job").Lock(t.Context(), latchkey.Label("me"))
-		require.NoError(t, err)
-		key := "latchkey_label:{job}:" + h.HolderID()
-		time.Sleep(time.Hour)
-		require.Equal(t, b.Redis.PTTL(t.Context(), "job").Val(), b.Redis.PTTL(t.Context(), key).Val())
-		holder := inspect(t, other, "job").Holders[0]
-		require.True(t, start.Equal(holder.Since), "%v", holder.Since)
-
-		nested, err := rlock.New(c, "job").Lock(h.Context())
-		require.NoError(t, err)
-		holder = inspect(t, other, "job").Holders[0]
-		require.True(t, start.Equal(holder.Since), "%v", holder.Since)
-		require.Equal(t, "me", holder.Label, "one without a label does not take it away")
-		require.Equal(t, 2, holder.Count)
-		require.NoError(t, nested.Unlock(t.Context()))
-		require.Equal(t, "me", inspect(t, other, "job").Holders[0].Label)
-
-		b.Partition(b.Redis)
-		time.Sleep(time.Minute)
-		b.Heal(b.Redis)
-		require.Empty(t, b.Redis.Keys(t.Context(), "*").Val(), "it expires with the lease")
-		require.ErrorIs(t, h.Unlock(t.Context()), latchkey.ErrLeaseLost)
-	})
-}
