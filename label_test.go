@@ -9,6 +9,7 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/internal/redistest"
+	"github.com/latchkey-go/latchkey/permitsemaphore"
 	"github.com/latchkey-go/latchkey/rlock"
 )
 
@@ -68,4 +69,49 @@ func TestLabelOnTheMove(t *testing.T) {
 	require.NoError(t, h.Unlock(ctx))
 	require.Zero(t, rdb.Exists(ctx, "job").Val())
 	cl.MoveSlot(t, slot, from, to)
+}
+
+// A permit's label is there for as long as the permit, whoever looks.
+func TestLabelOfAPermit(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		c, other := newClient(t, b.Redis), newClient(t, b.Client())
+		ctx := t.Context()
+		s := permitsemaphore.New(c, "slots")
+		require.NoError(t, s.SetPermits(ctx, 5))
+		sent := b.Commands("evalsha") + b.Commands("eval")
+		plain, err := s.Acquire(ctx)
+		require.NoError(t, err)
+		require.NoError(t, plain.Release(ctx))
+		require.LessOrEqual(t, b.Commands("evalsha")+b.Commands("eval")-sent, int64(4), "each at most twice, the first time")
+
+		start := time.Now()
+		permits, err := s.AcquireN(ctx, 2, latchkey.Label("me"))
+		require.NoError(t, err)
+		short, err := s.Acquire(ctx, latchkey.Label("short"), latchkey.Lease(time.Hour))
+		require.NoError(t, err)
+		time.Sleep(30 * time.Minute)
+		info := inspect(t, other, "slots")
+		require.Len(t, info.Holders, 3)
+		for _, h := range info.Holders {
+			key := "latchkey_label:{slots}:" + h.ID
+			require.True(t, start.Equal(h.Since), "%v", h.Since)
+			require.Equal(t, host(t), h.Host)
+			if h.ID == short.ID() {
+				require.Equal(t, "short", h.Label)
+				require.Equal(t, 30*time.Minute, b.Redis.PTTL(ctx, key).Val())
+				continue
+			}
+			require.Equal(t, "me", h.Label)
+			require.Equal(t, h.Lease, b.Redis.PTTL(ctx, key).Val())
+		}
+		require.NoError(t, short.Extend(ctx, 2*time.Hour))
+		require.Equal(t, 2*time.Hour, b.Redis.PTTL(ctx, "latchkey_label:{slots}:"+short.ID()).Val())
+
+		require.NoError(t, permits[0].Release(ctx))
+		require.Zero(t, b.Redis.Exists(ctx, "latchkey_label:{slots}:"+permits[0].ID()).Val())
+		require.NoError(t, s.Release(ctx, permits[1].ID())) // by somebody who knows nothing of a label
+		time.Sleep(time.Minute)
+		require.Zero(t, b.Redis.Exists(ctx, "latchkey_label:{slots}:"+permits[1].ID()).Val())
+		require.NoError(t, short.Release(ctx))
+	})
 }
