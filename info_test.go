@@ -123,7 +123,7 @@ func TestInfoKinds(t *testing.T) {
 		defer cancel()
 		second := fairlock.New(c, "fair").LockAsync(ctx, latchkey.Label("second"))
 		redistest.Until(t, "the second one", func() bool { return len(inspect(t, c, "fair").Waiters) == 1 })
-		third := fairlock.New(other, "fair").LockAsync(ctx)
+		third := fairlock.New(other, "fair").LockAsync(ctx, latchkey.Label("third"))
 		redistest.Until(t, "the third one", func() bool { return len(inspect(t, c, "fair").Waiters) == 2 })
 
 		info := inspect(t, c, "fair")
@@ -135,7 +135,14 @@ func TestInfoKinds(t *testing.T) {
 		require.Equal(t, "second", ours.Label)
 		require.WithinDuration(t, info.At, ours.Since, time.Second)
 		require.WithinDuration(t, info.At.Add(15*time.Second), ours.Deadline, 2*time.Second, "while its client is alive")
-		require.True(t, theirs.Since.IsZero(), "nothing in Redis says since when another client waits")
+		require.Equal(t, "third", theirs.Label)
+		require.WithinDuration(t, info.At, theirs.Since, time.Second)
+		plain := fairlock.New(other, "fair").LockAsync(ctx)
+		redistest.Until(t, "the fourth one", func() bool { return len(inspect(t, c, "fair").Waiters) == 3 })
+		require.True(t, inspect(t, c, "fair").Waiters[2].Since.IsZero(), "nothing in Redis says since when another client waits")
+		_, err = fairlock.New(other, "fair").TryLock(ctx, latchkey.Wait(100*time.Millisecond), latchkey.Label("gives up"))
+		require.ErrorIs(t, err, latchkey.ErrNotAcquired)
+		require.Len(t, rdb.Keys(ctx, "latchkey_label:{fair}:*").Val(), 2, "who leaves the queue takes his label along")
 
 		require.NoError(t, h.Unlock(ctx))
 		got := <-second
@@ -145,7 +152,11 @@ func TestInfoKinds(t *testing.T) {
 		got = <-third
 		require.NoError(t, got.Err)
 		require.NoError(t, got.Value.Unlock(ctx))
+		got = <-plain
+		require.NoError(t, got.Err)
+		require.NoError(t, got.Value.Unlock(ctx))
 		require.Equal(t, latchkey.KindFree, inspect(t, c, "fair").Kind)
+		require.Empty(t, rdb.Keys(ctx, "*fair*").Val())
 	})
 
 	t.Run("readwrite", func(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"github.com/latchkey-go/latchkey/lua"
 )
 
-// The label of a lock is written, kept and removed by the scripts of the lock. A
-// permit's is not: it has commands of its own, so that permits without a label,
+// The label of a lock is written, kept and removed by the scripts of the lock, but
+// for one who leaves a queue without it. A permit's is not: it has commands of its own, so that permits without a label,
 // and the scripts, have nothing to do with it. Nothing depends on a label, so what
 // goes wrong with one is nobody's error; it expires with the lease at the latest.
 
@@ -18,8 +18,13 @@ func PermitLabelKey(key, id string) string { return LabelKey(key, hex.EncodeToSt
 
 // writeLabels runs label/write. A lease of 0 removes the label.
 func (e *Engine) writeLabels(ctx context.Context, text string, keys []string, leases []time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, returnBound)
+	once, cancel := context.WithTimeout(ctx, returnBound)
 	defer cancel()
+	if _, ok := ctx.(cleanup); ok {
+		ctx = cleanup{Context: once}
+	} else {
+		ctx = once
+	}
 	args := make([]any, Head, Head+1+2*len(keys))
 	for _, k := range keys {
 		args = append(args, k)

@@ -1,7 +1,7 @@
--- label/write: write labels of permits, keep those that are there, or remove them.
+-- label/write: write labels, keep those that are there, or remove them.
 -- Asking twice is the same as asking once. Its loop is as long as KEYS.
 --
--- KEYS[1...]  the labels, each a text that expires with the lease of its permit
+-- KEYS[1...]  the labels, each a text that expires with the lease
 -- ARGV[1]     the text of all; empty to write none, and keep those that are there
 -- ARGV[i+1]   lease for KEYS[i], ms; 0 to remove it
 --
