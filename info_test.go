@@ -109,6 +109,28 @@ func TestInfoWithoutLabel(t *testing.T) {
 	require.NoError(t, h.Unlock(t.Context()))
 }
 
+// A lock that goes from waiter to waiter in memory is shown with the one who has
+// it, by the client that knows.
+func TestInfoOfALockHandedOn(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		c := newClient(t, b.Redis, latchkey.WithHandOver(time.Minute))
+		l := rlock.New(c, "job")
+		h, err := l.Lock(t.Context())
+		require.NoError(t, err)
+		waiter := l.LockAsync(t.Context())
+		time.Sleep(time.Second)
+		require.NoError(t, h.Unlock(t.Context()))
+		second := <-waiter
+		require.NoError(t, second.Err)
+		require.Equal(t, int64(1), b.Redis.Exists(t.Context(), "job").Val())
+		require.Contains(t, b.Redis.HGetAll(t.Context(), "job").Val(), h.HolderID(), "it was not handed on in memory")
+		info := inspect(t, c, "job")
+		require.Equal(t, second.Value.HolderID(), info.Holders[0].ID)
+		require.Equal(t, os.Getpid(), info.Holders[0].PID)
+		require.NoError(t, second.Value.Unlock(t.Context()))
+	})
+}
+
 func TestInfoKinds(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t)
@@ -428,6 +450,17 @@ func TestInfoOfManyHolders(t *testing.T) {
 	require.Len(t, inspect(t, c, "rw").Holders, readers)
 }
 
+// Without the right to ask about Redis channels, all but the listeners is shown.
+func TestInfoWithFewRights(t *testing.T) {
+	s := redistest.Start(t)
+	s.Do(t, "ACL", "SETUSER", "viewer", "on", ">pw", "~*", "+@all", "-pubsub")
+	c := newClient(t, s.Client(t, func(o *redis.Options) { o.Username, o.Password = "viewer", "pw" }))
+	require.NoError(t, s.Client(t).HSet(t.Context(), "job", "uuid:1", 1).Err())
+	info := inspect(t, c, "job")
+	require.Equal(t, -1, info.Listeners)
+	require.Len(t, info.Holders, 1)
+}
+
 func TestInfoInACluster(t *testing.T) {
 	cl := redistest.StartCluster(t, 3)
 	c := newClient(t, cl.Client(t), latchkey.WithKeyPrefix("app:"))
@@ -441,6 +474,15 @@ func TestInfoInACluster(t *testing.T) {
 			require.NoError(t, h.Unlock(t.Context()))
 		}
 	}
-	_, err := c.Info(t.Context(), "a{b")
+
+	sharded := newClient(t, cl.Client(t), latchkey.WithKeyPrefix("app:"), latchkey.WithPubSub(latchkey.PubSubSharded))
+	h, err := rlock.New(c, "job").Lock(t.Context())
+	require.NoError(t, err)
+	waiter := rlock.New(sharded, "job").LockAsync(t.Context())
+	redistest.Until(t, "the listener", func() bool { return inspect(t, c, "job").Listeners == 1 })
+	require.NoError(t, h.Unlock(t.Context()))
+	require.NoError(t, (<-waiter).Value.Unlock(t.Context()))
+
+	_, err = c.Info(t.Context(), "a{b")
 	require.ErrorContains(t, err, "cannot be used in a Redis Cluster")
 }
