@@ -79,7 +79,9 @@ type HolderInfo struct {
 type WaiterInfo struct {
 	// ID is the holder that it will be; empty where it will have none.
 	ID string
-	// Label, Host, PID and Since, when it began to wait, are as in HolderInfo.
+	// Label, Host, PID and Since, when it began to wait, are as in HolderInfo, for
+	// the callers of this Client, and for the first 100 in the queue of a fair
+	// lock.
 	Label string
 	Host  string
 	PID   int

@@ -17,6 +17,7 @@ import (
 	"github.com/latchkey-go/latchkey/countdownlatch"
 	"github.com/latchkey-go/latchkey/fairlock"
 	"github.com/latchkey-go/latchkey/internal/redistest"
+	"github.com/latchkey-go/latchkey/multilock"
 	"github.com/latchkey-go/latchkey/permitsemaphore"
 	"github.com/latchkey-go/latchkey/rlock"
 	"github.com/latchkey-go/latchkey/rwlock"
@@ -108,6 +109,28 @@ func TestInfoWithoutLabel(t *testing.T) {
 	require.NoError(t, h.Unlock(t.Context()))
 }
 
+// A lock that goes from waiter to waiter in memory is shown with the one who has
+// it, by the client that knows.
+func TestInfoOfALockHandedOn(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		c := newClient(t, b.Redis, latchkey.WithHandOver(time.Minute))
+		l := rlock.New(c, "job")
+		h, err := l.Lock(t.Context())
+		require.NoError(t, err)
+		waiter := l.LockAsync(t.Context())
+		time.Sleep(time.Second)
+		require.NoError(t, h.Unlock(t.Context()))
+		second := <-waiter
+		require.NoError(t, second.Err)
+		require.Equal(t, int64(1), b.Redis.Exists(t.Context(), "job").Val())
+		require.Contains(t, b.Redis.HGetAll(t.Context(), "job").Val(), h.HolderID(), "it was not handed on in memory")
+		info := inspect(t, c, "job")
+		require.Equal(t, second.Value.HolderID(), info.Holders[0].ID)
+		require.Equal(t, os.Getpid(), info.Holders[0].PID)
+		require.NoError(t, second.Value.Unlock(t.Context()))
+	})
+}
+
 func TestInfoKinds(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t)
@@ -122,7 +145,7 @@ func TestInfoKinds(t *testing.T) {
 		defer cancel()
 		second := fairlock.New(c, "fair").LockAsync(ctx, latchkey.Label("second"))
 		redistest.Until(t, "the second one", func() bool { return len(inspect(t, c, "fair").Waiters) == 1 })
-		third := fairlock.New(other, "fair").LockAsync(ctx)
+		third := fairlock.New(other, "fair").LockAsync(ctx, latchkey.Label("third"))
 		redistest.Until(t, "the third one", func() bool { return len(inspect(t, c, "fair").Waiters) == 2 })
 
 		info := inspect(t, c, "fair")
@@ -134,7 +157,14 @@ func TestInfoKinds(t *testing.T) {
 		require.Equal(t, "second", ours.Label)
 		require.WithinDuration(t, info.At, ours.Since, time.Second)
 		require.WithinDuration(t, info.At.Add(15*time.Second), ours.Deadline, 2*time.Second, "while its client is alive")
-		require.True(t, theirs.Since.IsZero(), "nothing in Redis says since when another client waits")
+		require.Equal(t, "third", theirs.Label)
+		require.WithinDuration(t, info.At, theirs.Since, time.Second)
+		plain := fairlock.New(other, "fair").LockAsync(ctx)
+		redistest.Until(t, "the fourth one", func() bool { return len(inspect(t, c, "fair").Waiters) == 3 })
+		require.True(t, inspect(t, c, "fair").Waiters[2].Since.IsZero(), "nothing in Redis says since when another client waits")
+		_, err = fairlock.New(other, "fair").TryLock(ctx, latchkey.Wait(100*time.Millisecond), latchkey.Label("gives up"))
+		require.ErrorIs(t, err, latchkey.ErrNotAcquired)
+		require.Len(t, rdb.Keys(ctx, "latchkey_label:{fair}:*").Val(), 2, "who leaves the queue takes his label along")
 
 		require.NoError(t, h.Unlock(ctx))
 		got := <-second
@@ -144,7 +174,11 @@ func TestInfoKinds(t *testing.T) {
 		got = <-third
 		require.NoError(t, got.Err)
 		require.NoError(t, got.Value.Unlock(ctx))
+		got = <-plain
+		require.NoError(t, got.Err)
+		require.NoError(t, got.Value.Unlock(ctx))
 		require.Equal(t, latchkey.KindFree, inspect(t, c, "fair").Kind)
+		require.Empty(t, rdb.Keys(ctx, "*fair*").Val())
 	})
 
 	t.Run("readwrite", func(t *testing.T) {
@@ -186,6 +220,43 @@ func TestInfoKinds(t *testing.T) {
 		near(t, 30*time.Second, info.Holders[1].Lease)
 		require.NoError(t, r.Unlock(ctx))
 		require.NoError(t, w.Unlock(ctx))
+	})
+
+	t.Run("multilock", func(t *testing.T) {
+		h, err := multilock.NewGroup(c, "group", "a", "b").Lock(ctx, latchkey.Label("both"))
+		require.NoError(t, err)
+		h2, err := multilock.NewGroup(c, "group", "c").Lock(ctx, latchkey.Lease(time.Minute))
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		second := multilock.NewGroup(c, "group", "b", "c").LockAsync(ctx)
+		redistest.Until(t, "the second one", func() bool { return len(inspect(t, c, "group").Waiters) == 1 })
+		require.Regexp(t, "^"+c.ID()+`:\d+$`, inspect(t, c, "group").Waiters[0].ID)
+
+		info := inspect(t, other, "group")
+		require.Equal(t, latchkey.KindMultiLock, info.Kind)
+		require.Len(t, info.Holders, 3)
+		labels := map[string]int{}
+		for _, holder := range info.Holders {
+			require.Equal(t, 1, holder.Count)
+			require.Len(t, holder.Value, 22)
+			labels[holder.Label]++
+			if holder.Label == "" {
+				near(t, time.Minute, holder.Lease)
+				require.Equal(t, h2.HolderID(), holder.ID)
+			} else {
+				near(t, 30*time.Second, holder.Lease)
+				require.Equal(t, h.HolderID(), holder.ID)
+			}
+		}
+		require.Equal(t, map[string]int{"both": 2, "": 1}, labels)
+		for _, holder := range inspect(t, c, "group").Holders {
+			require.Equal(t, os.Getpid(), holder.PID, "a client knows its own")
+		}
+		cancel()
+		require.Error(t, (<-second).Err)
+		require.NoError(t, h.Unlock(t.Context()))
+		require.NoError(t, h2.Unlock(t.Context()))
 	})
 
 	t.Run("semaphores", func(t *testing.T) {
@@ -379,6 +450,17 @@ func TestInfoOfManyHolders(t *testing.T) {
 	require.Len(t, inspect(t, c, "rw").Holders, readers)
 }
 
+// Without the right to ask about Redis channels, all but the listeners is shown.
+func TestInfoWithFewRights(t *testing.T) {
+	s := redistest.Start(t)
+	s.Do(t, "ACL", "SETUSER", "viewer", "on", ">pw", "~*", "+@all", "-pubsub")
+	c := newClient(t, s.Client(t, func(o *redis.Options) { o.Username, o.Password = "viewer", "pw" }))
+	require.NoError(t, s.Client(t).HSet(t.Context(), "job", "uuid:1", 1).Err())
+	info := inspect(t, c, "job")
+	require.Equal(t, -1, info.Listeners)
+	require.Len(t, info.Holders, 1)
+}
+
 func TestInfoInACluster(t *testing.T) {
 	cl := redistest.StartCluster(t, 3)
 	c := newClient(t, cl.Client(t), latchkey.WithKeyPrefix("app:"))
@@ -392,37 +474,15 @@ func TestInfoInACluster(t *testing.T) {
 			require.NoError(t, h.Unlock(t.Context()))
 		}
 	}
-	_, err := c.Info(t.Context(), "a{b")
+
+	sharded := newClient(t, cl.Client(t), latchkey.WithKeyPrefix("app:"), latchkey.WithPubSub(latchkey.PubSubSharded))
+	h, err := rlock.New(c, "job").Lock(t.Context())
+	require.NoError(t, err)
+	waiter := rlock.New(sharded, "job").LockAsync(t.Context())
+	redistest.Until(t, "the listener", func() bool { return inspect(t, c, "job").Listeners == 1 })
+	require.NoError(t, h.Unlock(t.Context()))
+	require.NoError(t, (<-waiter).Value.Unlock(t.Context()))
+
+	_, err = c.Info(t.Context(), "a{b")
 	require.ErrorContains(t, err, "cannot be used in a Redis Cluster")
-}
-
-// Labels are as old as the hold, live as long as its lease, and are renewed with
-// it.
-func TestLabelLivesWithTheLease(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
-		c, other := newClient(t, b.Redis), newClient(t, b.Client())
-		start := time.Now()
-		h, err := rlock.New(c, "job").Lock(t.Context(), latchkey.Label("me"))
-		require.NoError(t, err)
-		key := "latchkey_label:{job}:" + h.HolderID()
-		time.Sleep(time.Hour)
-		require.Equal(t, b.Redis.PTTL(t.Context(), "job").Val(), b.Redis.PTTL(t.Context(), key).Val())
-		holder := inspect(t, other, "job").Holders[0]
-		require.True(t, start.Equal(holder.Since), "%v", holder.Since)
-
-		nested, err := rlock.New(c, "job").Lock(h.Context())
-		require.NoError(t, err)
-		holder = inspect(t, other, "job").Holders[0]
-		require.True(t, start.Equal(holder.Since), "%v", holder.Since)
-		require.Equal(t, "me", holder.Label, "one without a label does not take it away")
-		require.Equal(t, 2, holder.Count)
-		require.NoError(t, nested.Unlock(t.Context()))
-		require.Equal(t, "me", inspect(t, other, "job").Holders[0].Label)
-
-		b.Partition(b.Redis)
-		time.Sleep(time.Minute)
-		b.Heal(b.Redis)
-		require.Empty(t, b.Redis.Keys(t.Context(), "*").Val(), "it expires with the lease")
-		require.ErrorIs(t, h.Unlock(t.Context()), latchkey.ErrLeaseLost)
-	})
 }

@@ -59,7 +59,7 @@
 //	redisson_lock__channel:{name}:<client>   the same for all waiters of a client of latchkey; "+<number> <ms>"
 //	                                         when its holder of that number was given the lock, for so long
 //	latchkey_queue:{name}                    hash client id -> until when it is alive, ms since the epoch
-//	latchkey_label:{name}:<holder>           label (option Label); expires with the lease
+//	latchkey_label:{name}:<holder>           label (option Label) of who holds or waits; expires with the lease or the place
 //
 // The queue and its two companions go with the last waiter. They expire a day
 // after the last deadline in them, should nobody ever come; latchkey_queue, which

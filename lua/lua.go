@@ -267,15 +267,19 @@ var (
 	GroupState = newScript("multilock/state", groupState)
 )
 
-// The scripts that only look.
+// The scripts that are for people only: they look, or say who somebody is.
 var (
 	//go:embed inspect/object.lua
 	inspectObject string
 	//go:embed inspect/sides.lua
 	inspectSides string
+	//go:embed label/write.lua
+	labelWrite string
 
 	// InspectObject shows what stands under a name; see inspect/object.lua.
 	InspectObject = newScript("inspect/object", inspectObject)
 	// InspectSides reads side keys; see inspect/sides.lua.
 	InspectSides = newScript("inspect/sides", inspectSides)
+	// LabelWrite writes, keeps or removes labels; see label/write.lua.
+	LabelWrite = newScript("label/write", labelWrite)
 )

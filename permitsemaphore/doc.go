@@ -33,13 +33,15 @@
 //	{name}:timeout                zset    16 random bytes for each permit that is out -> end of its lease, ms since the epoch
 //	redisson_sc:{name}            Redis channel; a number above 0 when permits have become available
 //	latchkey_claim:{name}:<id>    string  number of the last request under the claim; expires after a minute
+//	latchkey_label:{name}:<id>    string  label (option Label) of the permit; expires with the lease
 //
 // The claims are ours, and Java sees nothing of them: whatever changes the number
 // of permits, or a lease, leaves one.
 //
 // Taking a free permit is one round trip and one command, giving it back another.
 // A waiter's client subscribes once, however many wait, and one command asks for
-// up to 32 of them. Permits are renewed every 10 s, up to 100 by one command. On
+// up to 32 of them. Permits are renewed every 10 s, up to 100 by one command. A
+// label is one command more for each of these. On
 // redis-cli a semaphore with 3 permits, one of which is out, looks like this:
 //
 //	> GET licences

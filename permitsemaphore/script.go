@@ -139,6 +139,7 @@ func (*scripts) Renew(ctx context.Context, e *engine.Engine, batch []engine.Rene
 			results[i] = watchdog.NotOurs
 		}
 	}
+	e.KeepLabels(ctx, batch)
 	return results, nil
 }
 

@@ -45,7 +45,7 @@ func Permanent() latchkey.LockOption {
 }
 
 // Acquire takes one permit, waiting until one is available or ctx is done. It
-// takes the options Lease, MaxHold, Permanent and Wait; with Wait it gives up as
+// takes the options Label, Lease, MaxHold, Permanent and Wait; with Wait it gives up as
 // TryAcquire does.
 //
 // If the error is nil, the caller has the permit until it releases it or the
@@ -81,12 +81,12 @@ func first(permits []*Permit, err error) (*Permit, error) {
 	return permits[0], nil
 }
 
-var errOptions = errors.New("permits take the options Lease, MaxHold, Permanent and Wait only")
+var errOptions = errors.New("permits take the options Label, Lease, MaxHold, Permanent and Wait only")
 
 func (s *Semaphore) acquire(ctx context.Context, op string, n int, try bool, opts []latchkey.LockOption) ([]*Permit, error) {
 	cfg := engine.NewLockConfig(opts)
 	err := atLeast(0, n)
-	if cfg.AtLeast > 0 || cfg.Label != "" {
+	if cfg.AtLeast > 0 {
 		err = errOptions
 	}
 	if err != nil || n == 0 {

@@ -218,7 +218,7 @@ func TestBadArguments(t *testing.T) {
 	for what, f := range map[string]func() error{
 		"AcquireN":    func() error { _, err := s.AcquireN(ctx, -1); return err },
 		"TryAcquireN": func() error { _, err := s.TryAcquireN(ctx, -1); return err },
-		"Label":       func() error { _, err := s.Acquire(ctx, latchkey.Label("me")); return err },
+		"Label":       func() error { _, err := s.Acquire(ctx, latchkey.Label("me"), permitsemaphore.Permanent()); return err },
 		"HoldAtLeast": func() error { _, err := s.Acquire(ctx, latchkey.HoldAtLeast(time.Second)); return err },
 		"Lease":       func() error { _, err := s.Acquire(ctx, latchkey.Lease(-1)); return err },
 		"two leases": func() error {

@@ -84,8 +84,14 @@ func (w *want) Got() error {
 // errShort is ErrLeaseLost, before it could be told of.
 var errShort = errors.Join(engine.ErrLeaseLost, errors.New("it was over before the answer came"))
 
-// Leases returns how many permits it has got.
-func (w *want) Leases() int { return len(w.permits) }
+// Leases returns those of the permits that it has got.
+func (w *want) Leases() []*engine.Lease {
+	leases := make([]*engine.Lease, len(w.permits))
+	for i, p := range w.permits {
+		leases[i] = p.lease
+	}
+	return leases
+}
 
 // Undo gives the permits back, if they are out.
 func (w *want) Undo(ctx context.Context) (engine.Verdict, error) {

@@ -177,7 +177,7 @@ func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 	retry := newRetrier(answerWithin)
 	for {
 		sent := e.now()
-		results, err := s.Scripts.Renew(ctx, e, []Renewal{{Key: s.Key, Holder: ent.standing(), Count: ent.counted(), Label: h.cfg.Label, Lease: lease}}, e.deadline(attempt))
+		results, err := e.renewAll(ctx, s.Scripts, []Renewal{{Key: s.Key, Holder: ent.standing(), Count: ent.counted(), Label: h.cfg.Label, Lease: lease}})
 		switch {
 		case err != nil || results == nil || results[0] == watchdog.Failed:
 			if err := retry.after(ctx, err); err != nil {

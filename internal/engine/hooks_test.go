@@ -42,6 +42,17 @@ func TestHooksAllocateNothing(t *testing.T) {
 	}
 }
 
+// One wait is one WaitStarted, also where the caller goes back to the end of the
+// line, because its holder came to have the lock and has lost it again.
+func TestOneWaitStartsOnce(t *testing.T) {
+	e, n := &Engine{}, 0
+	e.cfg.Hooks.WaitStarted = func(context.Context, string, string) { n++ }
+	c := newCall(t.Context(), e, &Spec{}, LockConfig{})
+	c.waits()
+	c.waits()
+	require.Equal(t, 1, n)
+}
+
 // Nor does a label cost anything where there is none.
 func TestNoLabelAllocatesNothing(t *testing.T) {
 	c := &claim{entry: &entry{holds: make([]*Hold, 0)}}

@@ -93,7 +93,7 @@ func (e *Engine) inspect(ctx context.Context, s *Spec) (in Inspected, odd, err e
 	if in, odd = seen.inspected(s.Key); odd != nil {
 		return in, odd, nil
 	}
-	if err := e.inspectSides(ctx, in.Holders); err != nil {
+	if err := e.inspectSides(ctx, s.Key, &in); err != nil {
 		return in, nil, err
 	}
 	e.remember(s.Key, &in)
@@ -158,18 +158,32 @@ func pairs(list []string) map[string]string {
 	return m
 }
 
-// sideBatch is how many side keys one script reads.
-const sideBatch = 500
+const (
+	// sideBatch is how many side keys one script reads.
+	sideBatch = 500
+	// mostWaiters is of how many waiters the labels are read.
+	mostWaiters = 100
+)
 
-// inspectSides fills in what the side keys of holders say.
-func (e *Engine) inspectSides(ctx context.Context, holders []InspectedHolder) error {
-	type side struct{ holder, n int }
-	var of []side
+// inspectSides fills in what the side keys of holders and waiters say.
+func (e *Engine) inspectSides(ctx context.Context, key string, in *Inspected) error {
+	var take []func(text string, left int64)
 	var keys []any
-	for i, h := range holders {
+	for i := range in.Holders {
+		h := &in.Holders[i]
 		for n, k := range h.sides {
-			of, keys = append(of, side{i, n}), append(keys, k)
+			keys = append(keys, k)
+			if n == 0 {
+				take = append(take, func(text string, _ int64) { h.Who = parseWho(text) })
+			} else {
+				take = append(take, func(_ string, left int64) { h.Lease = max(h.Lease, millisLeft(left)) })
+			}
 		}
+	}
+	for i := range in.Waiters[:min(len(in.Waiters), mostWaiters)] {
+		w := &in.Waiters[i]
+		keys = append(keys, LabelKey(key, w.ID))
+		take = append(take, func(text string, _ int64) { w.Who = parseWho(text) })
 	}
 	for batch := range slices.Chunk(keys, sideBatch) {
 		args := make([]any, Head, Head+len(batch))
@@ -181,15 +195,10 @@ func (e *Engine) inspectSides(ctx context.Context, holders []InspectedHolder) er
 			return Unexpected(lua.InspectSides, reply.Any)
 		}
 		for i := range batch {
-			text, left := fmt.Sprint(reply.Any[2*i]), reply.Any[2*i+1]
-			h, n := &holders[of[i].holder], of[i].n
-			if n == 0 {
-				h.Who = parseWho(text)
-			} else if ms, ok := left.(int64); ok {
-				h.Lease = max(h.Lease, millisLeft(ms))
-			}
+			left, _ := reply.Any[2*i+1].(int64)
+			take[i](fmt.Sprint(reply.Any[2*i]), left)
 		}
-		of = of[len(batch):]
+		take = take[len(batch):]
 	}
 	return nil
 }
@@ -247,7 +256,11 @@ func (e *Engine) myHolds(key string) map[string]Who {
 	for _, ent := range ents {
 		ent.mu.Lock()
 		if len(ent.holds) > 0 {
-			mine[ent.field] = e.who("", ent.holds[0].since)
+			who := e.who("", ent.holds[0].since)
+			mine[ent.field] = who
+			if _, has := mine[ent.holder]; !has {
+				mine[ent.holder] = who // what follows it is not always in Redis
+			}
 		}
 		ent.mu.Unlock()
 	}
@@ -273,7 +286,12 @@ func (e *Engine) myWaiters(key string) []InspectedWaiter {
 // empty for what has none.
 func (c *call) asked() (*call, string) { return c, "" }
 
-func (c *claim) asked() (*call, string) { return &c.call, c.entry.field }
+func (c *claim) asked() (*call, string) {
+	if c.spec.Half {
+		return &c.call, c.entry.field
+	}
+	return &c.call, c.entry.holder
+}
 
 // clientOf returns the client id of a holder.
 func clientOf(holder string) string {

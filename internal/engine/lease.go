@@ -235,7 +235,7 @@ func (l leased) renewal(lease time.Duration) (*Spec, Renewal) {
 	if l.state != held {
 		return nil, Renewal{}
 	}
-	return l.spec, Renewal{Key: l.spec.Key, Holder: l.id, Lease: lease}
+	return l.spec, Renewal{Key: l.spec.Key, Holder: l.id, Lease: lease, Label: l.cfg.Label}
 }
 
 // stateErr says why l is not held, nil when it is.
@@ -304,6 +304,9 @@ func (l *Lease) Return(ctx context.Context) error {
 	}
 	st := l.state
 	l.mu.Unlock()
+	if st == released {
+		l.unlabel(e.bounds.next(ctx, returnBound))
+	}
 	switch {
 	case st == lost:
 		e.lost(s, l.since, LossTaken)
@@ -346,7 +349,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	retry := newRetrier(answerWithin)
 	for {
 		sent := e.now()
-		results, err := s.Renewer.Renew(ctx, e, []Renewal{{Key: s.Key, Holder: l.id, Lease: d}}, e.deadline(attempt))
+		results, err := s.Renewer.Renew(ctx, e, []Renewal{{Key: s.Key, Holder: l.id, Lease: d, Label: l.cfg.Label}}, e.deadline(attempt))
 		switch {
 		case err != nil || results == nil || results[0] == watchdog.Failed:
 			if err := retry.after(ctx, err); err != nil {

@@ -193,5 +193,8 @@ func (e *Engine) left(ctx cleanup, c *claim) bool {
 		return Sort(err) == Never
 	}
 	e.turn(s, l.Next)
+	if c.cfg.Label != "" {
+		e.writeLabels(cleanup{Context: once}, "", []string{LabelKey(s.Key, ent.field)}, []time.Duration{0})
+	}
 	return v != Late
 }

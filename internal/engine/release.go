@@ -137,6 +137,9 @@ func (h *Hold) giveBack(ctx cleanup, target int, trusted bool) error {
 				continue // without one it may be allowed
 			}
 		}
+		if isCode(err, "TRYAGAIN") {
+			ret.Label = "" // it expires, if it cannot be had while the slot is on the move
+		}
 		if other, ok := ent.otherField(); ok && err == nil && v == Gone && ret.Holder != other {
 			ret.Holder = other
 			continue

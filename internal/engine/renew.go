@@ -49,6 +49,11 @@ func (e *Engine) renewAll(ctx context.Context, s Renewer, batch []Renewal) ([]wa
 	if got == nil && err == nil { // too late by the server's clock, which is known now
 		got, err = s.Renew(ctx, e, batch, e.deadline(attempt))
 	}
+	if len(batch) == 1 && batch[0].Label != "" && isCode(err, "TRYAGAIN") {
+		// The slot is on the move, and of lock and label one has gone ahead.
+		batch[0].Label = ""
+		return e.renewAll(ctx, s, batch)
+	}
 	if len(batch) == 1 || (!isCode(err, "TRYAGAIN") && !isCode(err, "CROSSSLOT")) {
 		return got, err
 	}

@@ -224,6 +224,8 @@ func (c *LockConfig) check() error {
 		return errors.New("a fixed Lease and MaxHold exclude each other: MaxHold bounds what the watchdog renews")
 	case c.Permanent && (c.Lease > 0 || c.MaxHold > 0):
 		return errors.New("a Permanent lease has no end: Lease and MaxHold make no sense with it")
+	case c.Permanent && c.Label != "":
+		return errors.New("a Permanent lease has no end, and a label needs one: it would stay for ever")
 	case len(c.Label) > maxLabel:
 		return fmt.Errorf("the label has %d bytes, the most is %d", len(c.Label), maxLabel)
 	}

@@ -47,8 +47,8 @@ type Sweeper interface {
 // A Lessee is a Want that is granted leases, each of which ends by itself.
 type Lessee interface {
 	Want
-	// Leases returns how many it has got.
-	Leases() int
+	// Leases returns those that it has got.
+	Leases() []*Lease
 }
 
 // An Answer is what Redis said to a Want.
@@ -84,11 +84,12 @@ func (e *Engine) Until(ctx context.Context, op string, s *Spec, cfg LockConfig, 
 	if err == nil {
 		e.granted(d, w)
 	}
-	holds := 0
-	if l, ok := w.(Lessee); ok {
-		holds = l.Leases()
+	var leases []*Lease
+	if l, ok := w.(Lessee); ok && err == nil {
+		leases = l.Leases()
+		d.label(leases)
 	}
-	d.report(holds, err)
+	d.report(len(leases), err)
 	if err != nil {
 		if d.unsettled {
 			e.takeBack(d)

@@ -22,7 +22,8 @@
 -- ARGV[10]  Redis channel of waiters, without ':' and the holder or client id
 -- ARGV[11]  how to publish: 'PUBLISH', 'SPUBLISH', 'BOTH' or 'NONE'
 -- ARGV[12]  for how long queue and scores are kept beyond the last score, ms
--- ARGV[13]  label, kept as long as the lease (may be absent)
+-- ARGV[13]  label, kept as long as the lease, and before that as the place, but
+--           no longer than its score says (may be absent)
 --
 -- Returns server ms                          granted, for that lease
 --         {1, lease left ms, server ms}      granted: the holder has that hold count
@@ -112,6 +113,9 @@ if refused then
         return done
       end
       ticket = time[1] * 1000000 + time[2]
+      if label and label ~= '' then
+        try('SET', KEYS[5], label, 'PX', score - now)
+      end
     end
     if n == 0 or known < now + fresh * 2 / 3 then
       -- PEXPIRE is allowed at the memory limit, and once it has run HSET is too.

@@ -1,0 +1,71 @@
+package engine
+
+import (
+	"context"
+	"encoding/hex"
+	"time"
+
+	"github.com/latchkey-go/latchkey/lua"
+)
+
+// The label of a lock is written, kept and removed by the scripts of the lock, but
+// for one who leaves a queue without it. A permit's is not: it has commands of its own, so that permits without a label,
+// and the scripts, have nothing to do with it. Nothing depends on a label, so what
+// goes wrong with one is nobody's error; it expires with the lease at the latest.
+
+// PermitLabelKey returns the key of the label of the permit with that id.
+func PermitLabelKey(key, id string) string { return LabelKey(key, hex.EncodeToString([]byte(id))) }
+
+// writeLabels runs label/write. A lease of 0 removes the label.
+func (e *Engine) writeLabels(ctx context.Context, text string, keys []string, leases []time.Duration) {
+	once, cancel := context.WithTimeout(ctx, returnBound)
+	defer cancel()
+	if _, ok := ctx.(cleanup); ok {
+		ctx = cleanup{Context: once}
+	} else {
+		ctx = once
+	}
+	args := make([]any, Head, Head+1+2*len(keys))
+	for _, k := range keys {
+		args = append(args, k)
+	}
+	args = append(args, text)
+	for _, d := range leases {
+		args = append(args, d.Milliseconds())
+	}
+	_, _ = e.Eval(ctx, lua.LabelWrite, len(keys), args)
+}
+
+// label writes the labels of leases that the caller of d has just been granted.
+func (d *demand) label(leases []*Lease) {
+	if d.cfg.Label == "" || len(leases) == 0 {
+		return
+	}
+	keys, times := make([]string, len(leases)), make([]time.Duration, len(leases))
+	for i, l := range leases {
+		keys[i], times[i] = PermitLabelKey(l.spec.Key, l.id), d.engine.LeaseTime(d.cfg)
+	}
+	d.engine.writeLabels(d.ctx, d.engine.who(d.cfg.Label, leases[0].since).String(), keys, times)
+}
+
+// KeepLabels keeps the labels of permits that were renewed, by one command for the
+// whole batch; by none if there is no label among them.
+func (e *Engine) KeepLabels(ctx context.Context, batch []Renewal) {
+	var keys []string
+	var leases []time.Duration
+	for _, r := range batch {
+		if r.Label != "" {
+			keys, leases = append(keys, PermitLabelKey(r.Key, r.Holder)), append(leases, r.Lease)
+		}
+	}
+	if len(keys) > 0 {
+		e.writeLabels(ctx, "", keys, leases)
+	}
+}
+
+// unlabel removes the label of a permit that was given back.
+func (l *Lease) unlabel(ctx context.Context) {
+	if l.cfg.Label != "" {
+		l.engine.writeLabels(ctx, "", []string{PermitLabelKey(l.spec.Key, l.id)}, []time.Duration{0})
+	}
+}

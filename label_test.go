@@ -1,0 +1,117 @@
+package latchkey_test
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/redistest"
+	"github.com/latchkey-go/latchkey/permitsemaphore"
+	"github.com/latchkey-go/latchkey/rlock"
+)
+
+// Labels are as old as the hold, live as long as its lease, and are renewed with
+// it.
+func TestLabelLivesWithTheLease(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		c, other := newClient(t, b.Redis), newClient(t, b.Client())
+		start := time.Now()
+		h, err := rlock.New(c, "job").Lock(t.Context(), latchkey.Label("me"))
+		require.NoError(t, err)
+		key := "latchkey_label:{job}:" + h.HolderID()
+		time.Sleep(time.Hour)
+		require.Equal(t, b.Redis.PTTL(t.Context(), "job").Val(), b.Redis.PTTL(t.Context(), key).Val())
+		holder := inspect(t, other, "job").Holders[0]
+		require.True(t, start.Equal(holder.Since), "%v", holder.Since)
+
+		nested, err := rlock.New(c, "job").Lock(h.Context())
+		require.NoError(t, err)
+		holder = inspect(t, other, "job").Holders[0]
+		require.True(t, start.Equal(holder.Since), "%v", holder.Since)
+		require.Equal(t, "me", holder.Label, "one without a label does not take it away")
+		require.Equal(t, 2, holder.Count)
+		require.NoError(t, nested.Unlock(t.Context()))
+		require.Equal(t, "me", inspect(t, other, "job").Holders[0].Label)
+
+		b.Partition(b.Redis)
+		time.Sleep(time.Minute)
+		b.Heal(b.Redis)
+		require.Empty(t, b.Redis.Keys(t.Context(), "*").Val(), "it expires with the lease")
+		require.ErrorIs(t, h.Unlock(t.Context()), latchkey.ErrLeaseLost)
+	})
+}
+
+// While a slot moves, a script may name one key only. A hold is not lost because
+// its label has gone ahead.
+func TestLabelOnTheMove(t *testing.T) {
+	cl := redistest.StartCluster(t, 2)
+	rdb := cl.Client(t)
+	c := newClient(t, rdb, latchkey.WithWatchdogTimeout(time.Second))
+	ctx := t.Context()
+	h, err := rlock.New(c, "job").Lock(ctx, latchkey.Label("me"))
+	require.NoError(t, err)
+	slot := cl.Slot(t, "job")
+	from := cl.Owner(t, slot)
+	to := 1 - from
+	cl.OpenSlot(t, slot, from, to)
+	host, port, err := net.SplitHostPort(cl.Nodes[to].Addr)
+	require.NoError(t, err)
+	cl.Nodes[from].Do(t, "MIGRATE", host, port, "latchkey_label:{job}:"+h.HolderID(), "0", "4000")
+
+	renewed := c.Stats().Renewals
+	redistest.Until(t, "some renewals", func() bool { return c.Stats().Renewals >= renewed+6 })
+	require.NoError(t, h.Context().Err())
+	require.NoError(t, h.Extend(ctx, time.Minute))
+	require.Positive(t, rdb.PTTL(ctx, "job").Val()-30*time.Second)
+	require.NoError(t, h.Unlock(ctx))
+	require.Zero(t, rdb.Exists(ctx, "job").Val())
+	cl.MoveSlot(t, slot, from, to)
+}
+
+// A permit's label is there for as long as the permit, whoever looks.
+func TestLabelOfAPermit(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		c, other := newClient(t, b.Redis), newClient(t, b.Client())
+		ctx := t.Context()
+		s := permitsemaphore.New(c, "slots")
+		require.NoError(t, s.SetPermits(ctx, 5))
+		sent := b.Commands("evalsha") + b.Commands("eval")
+		plain, err := s.Acquire(ctx)
+		require.NoError(t, err)
+		require.NoError(t, plain.Release(ctx))
+		require.LessOrEqual(t, b.Commands("evalsha")+b.Commands("eval")-sent, int64(4), "each at most twice, the first time")
+
+		start := time.Now()
+		permits, err := s.AcquireN(ctx, 2, latchkey.Label("me"))
+		require.NoError(t, err)
+		short, err := s.Acquire(ctx, latchkey.Label("short"), latchkey.Lease(time.Hour))
+		require.NoError(t, err)
+		time.Sleep(30 * time.Minute)
+		info := inspect(t, other, "slots")
+		require.Len(t, info.Holders, 3)
+		for _, h := range info.Holders {
+			key := "latchkey_label:{slots}:" + h.ID
+			require.True(t, start.Equal(h.Since), "%v", h.Since)
+			require.Equal(t, host(t), h.Host)
+			if h.ID == short.ID() {
+				require.Equal(t, "short", h.Label)
+				require.Equal(t, 30*time.Minute, b.Redis.PTTL(ctx, key).Val())
+				continue
+			}
+			require.Equal(t, "me", h.Label)
+			require.Equal(t, h.Lease, b.Redis.PTTL(ctx, key).Val())
+		}
+		require.NoError(t, short.Extend(ctx, 2*time.Hour))
+		require.Equal(t, 2*time.Hour, b.Redis.PTTL(ctx, "latchkey_label:{slots}:"+short.ID()).Val())
+
+		require.NoError(t, permits[0].Release(ctx))
+		require.Zero(t, b.Redis.Exists(ctx, "latchkey_label:{slots}:"+permits[0].ID()).Val())
+		require.NoError(t, s.Release(ctx, permits[1].ID())) // by somebody who knows nothing of a label
+		time.Sleep(time.Minute)
+		require.Zero(t, b.Redis.Exists(ctx, "latchkey_label:{slots}:"+permits[1].ID()).Val())
+		require.NoError(t, short.Release(ctx))
+	})
+}
