@@ -183,19 +183,19 @@ func (s *section) settle() {
 
 // A demoResult is how a scenario went.
 type demoResult struct {
-	name          string
-	workers       int
-	acquisitions  uint64
-	elapsed       time.Duration
-	p50, p99, max time.Duration
-	violations    uint64
-	err           error
+	name               string
+	workers            int
+	acquisitions       uint64
+	elapsed            time.Duration
+	p50, p90, p99, max time.Duration
+	violations         uint64
+	err                error
 }
 
 func (st *stage) result() *demoResult {
 	return &demoResult{
 		name: st.name, workers: st.workers, elapsed: st.elapsed(),
 		acquisitions: st.waits.count.Load(), violations: st.violations.Load(),
-		p50: st.waits.quantile(0.5), p99: st.waits.quantile(0.99), max: st.waits.max(),
+		p50: st.waits.quantile(0.5), p90: st.waits.quantile(0.9), p99: st.waits.quantile(0.99), max: st.waits.max(),
 	}
 }

@@ -42,6 +42,16 @@ func (f *finder) find(ctx context.Context, rdb redis.UniversalClient) ([]string,
 	return slices.Sorted(maps.Keys(f.names)), err
 }
 
+// again returns the names that are known and those that somebody listens to.
+func (f *finder) again(ctx context.Context, rdb redis.UniversalClient, known []string) ([]string, error) {
+	f.names = map[string]bool{}
+	for _, name := range known {
+		f.names[name] = true
+	}
+	err := eachNode(ctx, rdb, f.listen)
+	return slices.Sorted(maps.Keys(f.names)), err
+}
+
 // eachNode runs f for each server that has keys: at once, where there are several.
 func eachNode(ctx context.Context, rdb redis.UniversalClient, f func(context.Context, *redis.Client) error) error {
 	switch rdb := rdb.(type) {

@@ -44,10 +44,16 @@ func (o *printer) show(v any, people func()) error {
 		people()
 		return nil
 	}
-	e := json.NewEncoder(o)
-	e.SetEscapeHTML(false)
+	e := o.encoder()
 	e.SetIndent("", "  ")
 	return e.Encode(v)
+}
+
+// encoder writes JSON, each value on a line.
+func (o *printer) encoder() *json.Encoder {
+	e := json.NewEncoder(o)
+	e.SetEscapeHTML(false)
+	return e
 }
 
 func (o *printer) printf(format string, args ...any) { fmt.Fprintf(o, format, args...) }
