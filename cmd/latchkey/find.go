@@ -219,10 +219,14 @@ func (f *finder) wantsCounters() bool {
 
 // wanted reports whether an object is to be shown.
 func (f *finder) wanted(o *object) bool {
-	if len(f.kinds) > 0 {
-		return slices.Contains(f.kinds, o.Kind) || o.info.Kind == latchkey.KindCounter && f.wantsCounters()
+	switch kind := o.info.Kind; {
+	case kind == latchkey.KindCounter:
+		return f.wantsCounters()
+	case len(f.kinds) > 0:
+		return slices.Contains(f.kinds, o.Kind)
+	default:
+		return f.all || kind != latchkey.KindFree || o.waiting() > 0
 	}
-	return f.all || o.info.Kind != latchkey.KindFree || o.waiting() > 0
 }
 
 // lookers is how many objects are looked at at a time.

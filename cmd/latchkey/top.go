@@ -101,7 +101,7 @@ func (w *watch) write(ctx context.Context, out *printer) error {
 		}
 		byWaiting.sort(objects)
 		if out.json {
-			if err := out.encoder().Encode(append([]*object{}, objects...)); err != nil {
+			if err := out.encode(append([]*object{}, objects...), ""); err != nil {
 				return err
 			}
 		} else {
