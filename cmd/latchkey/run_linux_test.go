@@ -674,3 +674,6 @@ func TestRunCluster(t *testing.T) {
 		leavesNothing(t, n)
 	}
 }
+
+// detach starts a command in a session of its own, which has no terminal.
+func detach(c *command) { c.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
