@@ -596,7 +596,7 @@ func TestRunLabel(t *testing.T) {
 		want  string
 	}{
 		{[]string{"job"}, "@" + host + " sh$"},
-		{[]string{"--label", "nightly backup", "job"}, "^nightly backup$"},
+		{[]string{"--label", "nightly backup", "job"}, " nightly backup$"},
 		{[]string{"--label", "", "job"}, ""},
 	} {
 		p := prepare(t, runAt(s, c.flags, sh("echo holder=$LATCHKEY_HOLDER; read secret"))...)
