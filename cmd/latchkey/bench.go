@@ -134,11 +134,10 @@ type benchResult struct {
 }
 
 func newBenchResult(f *benchFlags, server *demoServer, r *demoResult, commands uint64) *benchResult {
-	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 	return &benchResult{
-		Kind: f.kind, Server: server.about, Workers: f.workers, Clients: f.clients, Names: f.names, HoldMs: ms(f.hold),
+		Kind: f.kind, Server: server.about, Workers: f.workers, Clients: f.clients, Names: f.names, HoldMs: inMs(f.hold),
 		Seconds: r.elapsed.Seconds(), Operations: r.acquisitions, PerSecond: float64(r.acquisitions) / r.elapsed.Seconds(),
-		WaitP50Ms: ms(r.p50), WaitP90Ms: ms(r.p90), WaitP99Ms: ms(r.p99), WaitMaxMs: ms(r.max),
+		WaitP50Ms: inMs(r.p50), WaitP90Ms: inMs(r.p90), WaitP99Ms: inMs(r.p99), WaitMaxMs: inMs(r.max),
 		Commands: commands, PerOperation: float64(commands) / float64(max(r.acquisitions, 1)), result: r,
 	}
 }

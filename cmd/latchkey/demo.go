@@ -41,16 +41,27 @@ type demoFlags struct {
 
 func newDemo(conn *connection) *cobra.Command {
 	var f demoFlags
+	out := new(printer)
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show every primitive at work, on a server in memory or on yours",
 		Long:  demoHelp,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.run(cmd.OutOrStdout(), conn)
+			out.to(cmd.OutOrStdout())
+			people := out.Writer
+			if out.json {
+				people = io.Discard
+			}
+			results, err := f.results(people, conn)
+			if out.json && results != nil {
+				err = errors.Join(out.show(results, nil), err)
+			}
+			return err
 		},
 	}
 	f.register(cmd.Flags(), time.Second, 64, 4)
+	printVar(cmd, out)
 	return cmd
 }
 
@@ -74,13 +85,14 @@ func (f *demoFlags) check(command string, least int) error {
 	return nil
 }
 
-func (f *demoFlags) run(out io.Writer, conn *connection) error {
+// results plays all scenarios. They are nil if there was nothing to play on.
+func (f *demoFlags) results(out io.Writer, conn *connection) ([]*demoResult, error) {
 	if err := f.check("demo", 2); err != nil {
-		return err
+		return nil, err
 	}
 	server, err := openDemoServer(conn, "demo")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer server.close()
 
@@ -88,7 +100,7 @@ func (f *demoFlags) run(out io.Writer, conn *connection) error {
 	defer stop()
 	v := newDemoView(out)
 	fmt.Fprintf(out, "%d workers on %d clients, %s\n\n", f.workers, f.clients, server.about)
-	var results []*demoResult
+	results := []*demoResult{}
 	for _, sc := range demoScenarios {
 		if ctx.Err() != nil {
 			break
@@ -100,7 +112,7 @@ func (f *demoFlags) run(out io.Writer, conn *connection) error {
 
 	left, err := server.clean()
 	v.table(results)
-	return verdict(out, results, left, err, interrupted)
+	return results, verdict(out, results, left, err, interrupted)
 }
 
 // play runs one scenario.
