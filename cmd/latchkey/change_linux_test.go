@@ -130,8 +130,14 @@ func TestSem(t *testing.T) {
 	assert.Equal(t, "plain was removed\n", stdout)
 	assert.Equal(t, done{Name: "plain"}, decoded[done](t, at(s, "sem", "delete", "plain", "-y")...))
 	for _, args := range [][]string{
-		{"set", "plain"}, {"set", "plain", "x"}, {"set", "plain", "-1"}, {"set", "plain", "1", "2"}, {"acquire", "plain", "0"},
-		{"acquire", "plain", "-w", "1", "--nonblock"}, {"release", "plain", "1", "--id", "x"}, {"frobnicate"},
+		{"set", "plain"},
+		{"set", "plain", "x"},
+		{"set", "plain", "-1"},
+		{"set", "plain", "1", "2"},
+		{"acquire", "plain", "0"},
+		{"acquire", "plain", "-w", "1", "--nonblock"},
+		{"release", "plain", "1", "--id", "x"},
+		{"frobnicate"},
 	} {
 		run(exitUsage, args...)
 	}

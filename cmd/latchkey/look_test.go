@@ -90,8 +90,13 @@ func newScene(t *testing.T) *scene {
 	})
 	// Nothing of ours, however much it looks like it.
 	for _, args := range [][]string{
-		{"HSET", "session", "user:12", "ann", "basket:7", "x"}, {"HSET", "plain", "a", "1"}, {"SET", "visits", "1042"},
-		{"SET", "text", "x"}, {"RPUSH", "redisson_lock_queue", "x"}, {"ZADD", "rank:timeout", "1", "x"}, {"SADD", "set", "x"},
+		{"HSET", "session", "user:12", "ann", "basket:7", "x"},
+		{"HSET", "plain", "a", "1"},
+		{"SET", "visits", "1042"},
+		{"SET", "text", "x"},
+		{"RPUSH", "redisson_lock_queue", "x"},
+		{"ZADD", "rank:timeout", "1", "x"},
+		{"SADD", "set", "x"},
 	} {
 		s.Do(t, args...)
 	}
