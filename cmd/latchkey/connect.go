@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -33,6 +34,8 @@ type connection struct {
 	tls, insecure, cluster    bool
 	cacert, cert, key, sni    string
 	sentinelMaster            string
+
+	wrap func(net.Conn) net.Conn // around each connection; nil for nothing
 }
 
 func (c *connection) register(fs *pflag.FlagSet) {
@@ -114,7 +117,7 @@ func (c *connection) open() (redis.UniversalClient, string, error) {
 func (c *connection) openSingle() (redis.UniversalClient, string, error) {
 	o, err := parsed(c, redis.ParseURL)
 	if err == nil {
-		err = c.adjust(shared{&o.Username, &o.Password, &o.DB, &o.TLSConfig, &o.DialTimeout, &o.DialerRetries})
+		err = c.adjust(shared{&o.Username, &o.Password, &o.DB, &o.TLSConfig, &o.DialTimeout, &o.DialerRetries, &o.Dialer})
 	}
 	if err != nil {
 		return nil, "", err
@@ -128,7 +131,7 @@ func (c *connection) openCluster() (redis.UniversalClient, string, error) {
 	}
 	o, err := parsed(c, redis.ParseClusterURL)
 	if err == nil {
-		err = c.adjust(shared{&o.Username, &o.Password, nil, &o.TLSConfig, &o.DialTimeout, &o.DialerRetries})
+		err = c.adjust(shared{&o.Username, &o.Password, nil, &o.TLSConfig, &o.DialTimeout, &o.DialerRetries, &o.Dialer})
 	}
 	if err != nil {
 		return nil, "", err
@@ -148,7 +151,7 @@ func (c *connection) openSentinel() (redis.UniversalClient, string, error) {
 		o.Username, o.Password = o.SentinelUsername, o.SentinelPassword
 		o.SentinelUsername, o.SentinelPassword = "", ""
 	}
-	if err := c.adjust(shared{&o.Username, &o.Password, &o.DB, &o.TLSConfig, &o.DialTimeout, &o.DialerRetries}); err != nil {
+	if err := c.adjust(shared{&o.Username, &o.Password, &o.DB, &o.TLSConfig, &o.DialTimeout, &o.DialerRetries, &o.Dialer}); err != nil {
 		return nil, "", err
 	}
 	return redis.NewFailoverClient(o), c.sentinelMaster + " (sentinels " + strings.Join(o.SentinelAddrs, ",") + ")", nil
@@ -184,7 +187,11 @@ type shared struct {
 	tls                **tls.Config
 	dialTimeout        *time.Duration
 	dialerRetries      *int
+	dialer             *dialer
 }
+
+// A dialer makes connections.
+type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // adjust makes of the options what the other flags say.
 func (c *connection) adjust(o shared) error {
@@ -208,9 +215,29 @@ func (c *connection) adjust(o shared) error {
 		*o.dialerRetries = 1
 	}
 	if c.tls || c.insecure || c.changed("cacert", "cert", "key", "sni") {
-		return c.secure(o.tls)
+		if err := c.secure(o.tls); err != nil {
+			return err
+		}
+	}
+	if c.wrap != nil {
+		*o.dialer = c.wrapped(*o.tls, *o.dialTimeout)
 	}
 	return nil
+}
+
+// wrapped returns a dialer whose connections are wrapped, above TLS if there is any.
+func (c *connection) wrapped(conf *tls.Config, timeout time.Duration) dialer {
+	dial := (&net.Dialer{Timeout: timeout}).DialContext
+	if conf != nil {
+		dial = (&tls.Dialer{NetDialer: &net.Dialer{Timeout: timeout}, Config: conf}).DialContext
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return c.wrap(conn), nil
+	}
 }
 
 func (c *connection) secure(p **tls.Config) error {

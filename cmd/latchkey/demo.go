@@ -15,6 +15,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/latchkey-go/latchkey"
 )
@@ -40,33 +41,58 @@ type demoFlags struct {
 
 func newDemo(conn *connection) *cobra.Command {
 	var f demoFlags
+	out := new(printer)
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show every primitive at work, on a server in memory or on yours",
 		Long:  demoHelp,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.run(cmd.OutOrStdout(), conn)
+			out.to(cmd.OutOrStdout())
+			people := out.Writer
+			if out.json {
+				people = io.Discard
+			}
+			results, err := f.results(people, conn)
+			if out.json && results != nil {
+				err = errors.Join(out.show(results, nil), err)
+			}
+			return err
 		},
 	}
-	durationVar(cmd.Flags(), &f.duration, "duration", "", time.Second, "how long each scenario takes")
-	cmd.Flags().IntVar(&f.workers, "workers", 64, "how many goroutines compete")
-	cmd.Flags().IntVar(&f.clients, "clients", 4, "how many clients they belong to")
+	f.register(cmd.Flags(), time.Second, 64, 4)
+	printVar(cmd, out)
 	return cmd
 }
 
-func (f *demoFlags) run(out io.Writer, conn *connection) error {
+// register adds the flags.
+func (f *demoFlags) register(fs *pflag.FlagSet, duration time.Duration, workers, clients int) {
+	durationVar(fs, &f.duration, "duration", "", duration, "how long each load lasts")
+	fs.IntVar(&f.workers, "workers", workers, "how many goroutines compete")
+	fs.IntVar(&f.clients, "clients", clients, "how many clients they belong to")
+}
+
+// check checks the flags of a command. least is how many workers it needs.
+func (f *demoFlags) check(command string, least int) error {
 	switch {
-	case f.workers < 2 || f.workers > 100_000:
-		return usagef("demo: --workers must be between 2 and 100000, not %d", f.workers)
+	case f.workers < least || f.workers > 100_000:
+		return usagef("%s: --workers must be between %d and 100000, not %d", command, least, f.workers)
 	case f.clients < 1 || f.clients > f.workers:
-		return usagef("demo: --clients must be between 1 and the number of workers, not %d", f.clients)
+		return usagef("%s: --clients must be between 1 and the number of workers, not %d", command, f.clients)
 	case f.duration <= 0:
-		return usagef("demo: --duration must be positive")
+		return usagef("%s: --duration must be positive", command)
 	}
-	server, err := openDemoServer(conn)
+	return nil
+}
+
+// results plays all scenarios. They are nil if there was nothing to play on.
+func (f *demoFlags) results(out io.Writer, conn *connection) ([]*demoResult, error) {
+	if err := f.check("demo", 2); err != nil {
+		return nil, err
+	}
+	server, err := openDemoServer(conn, "demo")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer server.close()
 
@@ -74,7 +100,7 @@ func (f *demoFlags) run(out io.Writer, conn *connection) error {
 	defer stop()
 	v := newDemoView(out)
 	fmt.Fprintf(out, "%d workers on %d clients, %s\n\n", f.workers, f.clients, server.about)
-	var results []*demoResult
+	results := []*demoResult{}
 	for _, sc := range demoScenarios {
 		if ctx.Err() != nil {
 			break
@@ -86,7 +112,7 @@ func (f *demoFlags) run(out io.Writer, conn *connection) error {
 
 	left, err := server.clean()
 	v.table(results)
-	return verdict(out, results, left, err, interrupted)
+	return results, verdict(out, results, left, err, interrupted)
 }
 
 // play runs one scenario.
@@ -143,17 +169,21 @@ type demoServer struct {
 	close  func()
 }
 
-func openDemoServer(conn *connection) (*demoServer, error) {
-	s := &demoServer{prefix: "latchkey-demo:" + rand.Text()[:12] + ":", close: func() {}}
+func openDemoServer(conn *connection, command string) (*demoServer, error) {
+	s := &demoServer{prefix: "latchkey-" + command + ":" + rand.Text()[:12] + ":", close: func() {}}
 	if !conn.given() {
 		m := miniredis.NewMiniRedis()
 		m.ClockTTL(true) // leases end
 		if err := m.StartAddr("127.0.0.1:0"); err != nil {
-			return nil, exitf(exitFailed, "demo: the server in memory: %v", err)
+			return nil, exitf(exitFailed, "%s: the server in memory: %v", command, err)
 		}
 		s.about, s.close = "a server in memory", m.Close
 		s.open = func() (redis.UniversalClient, error) {
-			return redis.NewClient(&redis.Options{Addr: m.Addr()}), nil
+			o := &redis.Options{Addr: m.Addr()}
+			if conn.wrap != nil {
+				o.Dialer = conn.wrapped(nil, 0)
+			}
+			return redis.NewClient(o), nil
 		}
 		return s, nil
 	}

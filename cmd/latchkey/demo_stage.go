@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
@@ -183,19 +184,41 @@ func (s *section) settle() {
 
 // A demoResult is how a scenario went.
 type demoResult struct {
-	name          string
-	workers       int
-	acquisitions  uint64
-	elapsed       time.Duration
-	p50, p99, max time.Duration
-	violations    uint64
-	err           error
+	name               string
+	workers            int
+	acquisitions       uint64
+	elapsed            time.Duration
+	p50, p90, p99, max time.Duration
+	violations         uint64
+	err                error
 }
+
+// MarshalJSON writes the result for programs.
+func (r *demoResult) MarshalJSON() ([]byte, error) {
+	text := ""
+	if r.err != nil {
+		text = r.err.Error()
+	}
+	return json.Marshal(struct {
+		Scenario     string  `json:"scenario"`
+		Workers      int     `json:"workers"`
+		Acquisitions uint64  `json:"acquisitions"`
+		Seconds      float64 `json:"seconds"`
+		WaitP50Ms    float64 `json:"wait_p50_ms"`
+		WaitP99Ms    float64 `json:"wait_p99_ms"`
+		WaitMaxMs    float64 `json:"wait_max_ms"`
+		Violations   uint64  `json:"violations"`
+		Error        string  `json:"error,omitempty"`
+	}{r.name, r.workers, r.acquisitions, r.elapsed.Seconds(), inMs(r.p50), inMs(r.p99), inMs(r.max), r.violations, text})
+}
+
+// inMs is a duration for programs.
+func inMs(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 func (st *stage) result() *demoResult {
 	return &demoResult{
 		name: st.name, workers: st.workers, elapsed: st.elapsed(),
 		acquisitions: st.waits.count.Load(), violations: st.violations.Load(),
-		p50: st.waits.quantile(0.5), p99: st.waits.quantile(0.99), max: st.waits.max(),
+		p50: st.waits.quantile(0.5), p90: st.waits.quantile(0.9), p99: st.waits.quantile(0.99), max: st.waits.max(),
 	}
 }

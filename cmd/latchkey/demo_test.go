@@ -26,6 +26,27 @@ func TestDemo(t *testing.T) {
 	assert.NotContains(t, stdout, "\x1b")
 }
 
+func TestDemoJSON(t *testing.T) {
+	t.Parallel()
+	type result struct {
+		Scenario     string  `json:"scenario"`
+		Workers      int     `json:"workers"`
+		Acquisitions uint64  `json:"acquisitions"`
+		Seconds      float64 `json:"seconds"`
+		WaitP50Ms    float64 `json:"wait_p50_ms"`
+		WaitP99Ms    float64 `json:"wait_p99_ms"`
+		WaitMaxMs    float64 `json:"wait_max_ms"`
+		Violations   uint64  `json:"violations"`
+	}
+	results := decoded[[]result](t, "demo", "--duration", "0.05", "--workers", "4")
+	require.Len(t, results, len(demoScenarios))
+	for i, r := range results {
+		assert.Equal(t, demoScenarios[i].name, r.Scenario)
+		assert.Zero(t, r.Violations)
+		assert.NotZero(t, r.Acquisitions)
+	}
+}
+
 func TestDemoOnRealServer(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"text/tabwriter"
 	"time"
-
-	"golang.org/x/term"
 )
 
 // A demoView shows how the demo goes on: on a terminal a line for each scenario
@@ -19,11 +17,11 @@ type demoView struct {
 	out    io.Writer
 	live   bool
 	colour bool
+	quiet  bool // says nothing when a scenario is over
 }
 
 func newDemoView(out io.Writer) *demoView {
-	f, ok := out.(*os.File)
-	live := ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
+	live := isTerminal(out)
 	return &demoView{out: out, live: live, colour: live && os.Getenv("NO_COLOR") == ""}
 }
 
@@ -50,6 +48,9 @@ func (v *demoView) follow(st *stage) (done func(*demoResult)) {
 	return func(r *demoResult) {
 		close(stop)
 		wg.Wait()
+		if v.quiet {
+			return
+		}
 		start, end := "", ""
 		if v.live {
 			start, end = "\r", "\x1b[K"

@@ -42,6 +42,16 @@ func (f *finder) find(ctx context.Context, rdb redis.UniversalClient) ([]string,
 	return slices.Sorted(maps.Keys(f.names)), err
 }
 
+// again returns the names that are known and those that somebody listens to.
+func (f *finder) again(ctx context.Context, rdb redis.UniversalClient, known []string) ([]string, error) {
+	f.names = map[string]bool{}
+	for _, name := range known {
+		f.names[name] = true
+	}
+	err := eachNode(ctx, rdb, f.listen)
+	return slices.Sorted(maps.Keys(f.names)), err
+}
+
 // eachNode runs f for each server that has keys: at once, where there are several.
 func eachNode(ctx context.Context, rdb redis.UniversalClient, f func(context.Context, *redis.Client) error) error {
 	switch rdb := rdb.(type) {
@@ -209,10 +219,14 @@ func (f *finder) wantsCounters() bool {
 
 // wanted reports whether an object is to be shown.
 func (f *finder) wanted(o *object) bool {
-	if len(f.kinds) > 0 {
-		return slices.Contains(f.kinds, o.Kind) || o.info.Kind == latchkey.KindCounter && f.wantsCounters()
+	switch kind := o.info.Kind; {
+	case kind == latchkey.KindCounter:
+		return f.wantsCounters()
+	case len(f.kinds) > 0:
+		return slices.Contains(f.kinds, o.Kind)
+	default:
+		return f.all || kind != latchkey.KindFree || o.waiting() > 0
 	}
-	return f.all || o.info.Kind != latchkey.KindFree || o.waiting() > 0
 }
 
 // lookers is how many objects are looked at at a time.

@@ -47,7 +47,7 @@ func newLatchSet(conn *connection) *cobra.Command {
 Exit status: 75 if a count is running; that goes on.`,
 	}}
 	c.do = func(ctx context.Context, s *session, name string, args []string) (any, error) {
-		n, err := number("N", args[0], 1, math.MaxInt64)
+		n, err := number(args[0], 1, math.MaxInt64)
 		if err != nil {
 			return nil, err
 		}

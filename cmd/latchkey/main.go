@@ -32,8 +32,8 @@ line makes no sense; 69 Redis cannot be reached, or refuses.`,
 	// -h is the host, as it is redis-cli's; so help has no shorthand.
 	root.PersistentFlags().Bool("help", false, "show the help of a command")
 	run := newRun(conn)
-	root.AddCommand(run, newLs(conn), newShow(conn), newWaiters(conn), newForceUnlock(conn), newSem(conn), newLatch(conn),
-		newDoctor(conn), newDemo(conn), newVersion())
+	root.AddCommand(run, newLs(conn), newTop(conn), newShow(conn), newWaiters(conn), newForceUnlock(conn), newSem(conn), newLatch(conn),
+		newDoctor(conn), newBench(conn), newDemo(conn), newVersion())
 	for _, cmd := range leaves(root) {
 		if cmd != run { // where -n is flock's
 			conn.dbShorthand(cmd)

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,11 +19,15 @@ import (
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
-// buildFlags are those of the command under test.
-var buildFlags = []string{"-buildvcs=false"}
+// raceFlags are those of the command under test, where it does much at once.
+var raceFlags []string
 
-// binary is the command, built once for all tests.
-var binary string
+// binary is the command, built once for all tests; quick is the same, without
+// the race detector, which takes its time to start.
+var binary, quick string
+
+// busy are the commands that do much at once.
+var busy = []string{"run", "demo", "bench", "top"}
 
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
@@ -40,13 +45,27 @@ func testMain(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "latchkey.exe")
-	build := exec.Command("go", append(append([]string{"build", "-o", binary}, buildFlags...), ".")...)
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "%v: %v\n%s", build, err, out)
+	quick = filepath.Join(dir, "latchkey.exe")
+	binary = quick
+	if !build(quick) {
 		return 1
 	}
+	if len(raceFlags) > 0 {
+		if binary = filepath.Join(dir, "latchkey-race.exe"); !build(binary, raceFlags...) {
+			return 1
+		}
+	}
 	return m.Run()
+}
+
+// build builds the command, and says why if it cannot.
+func build(path string, flags ...string) bool {
+	cmd := exec.Command("go", append(append([]string{"build", "-buildvcs=false", "-o", path}, flags...), ".")...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%v: %v\n%s", cmd, err, out)
+	}
+	return err == nil
 }
 
 // output is what a process has written so far.
@@ -79,7 +98,11 @@ type command struct {
 // says nothing of Redis.
 func prepare(t testing.TB, args ...string) *command {
 	t.Helper()
-	c := &command{t: t, cmd: exec.Command(binary, args...), done: make(chan struct{})}
+	path := quick
+	if len(args) == 0 || slices.ContainsFunc(args, func(a string) bool { return slices.Contains(busy, a) }) {
+		path = binary
+	}
+	c := &command{t: t, cmd: exec.Command(path, args...), done: make(chan struct{})}
 	c.cmd.Stdout, c.cmd.Stderr = &c.out, &c.err
 	for _, e := range os.Environ() {
 		if !strings.HasPrefix(e, "REDIS") && !strings.HasPrefix(e, "LATCHKEY_") {

@@ -111,6 +111,16 @@ func (o *object) counted() bool {
 // the connections that listen.
 func (o *object) waiting() int { return max(len(o.Waiters), o.Listeners, 0) }
 
+// heldFor is for how long it has been held, as far as that is known.
+func (o *object) heldFor() (longest time.Duration) {
+	for _, h := range o.info.Holders {
+		if !h.Since.IsZero() {
+			longest = max(longest, o.info.At.Sub(h.Since))
+		}
+	}
+	return longest
+}
+
 // who says who has it, in a few words.
 func (o *object) who() string {
 	switch len(o.info.Holders) {
@@ -160,7 +170,7 @@ func (o *object) line() []string {
 		lease, count = leaseText(o.info.Lease), strconv.Itoa(o.holds())
 	}
 	return []string{
-		shownName(o.Name), o.Kind, o.who(), label, held, lease, count, numberOrDash(o.Token), numberOrDash(int64(o.waiting())),
+		shownName(o.Name), o.Kind, numberOrDash(int64(o.waiting())), o.who(), label, held, lease, count, numberOrDash(o.Token),
 	}
 }
 
@@ -180,4 +190,4 @@ func numberOrDash(n int64) string {
 }
 
 // listTitles are the columns of line.
-var listTitles = strings.Fields("NAME KIND HOLDER LABEL >HELD >LEASE >COUNT >TOKEN >WAITING")
+var listTitles = strings.Fields("NAME KIND >WAITING HOLDER LABEL >HELD >LEASE >COUNT >TOKEN")

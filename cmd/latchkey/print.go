@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"unicode"
+	"unicode/utf16"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
@@ -44,10 +47,31 @@ func (o *printer) show(v any, people func()) error {
 		people()
 		return nil
 	}
-	e := json.NewEncoder(o)
+	return o.encode(v, "  ")
+}
+
+// encode writes v as JSON, on one line if indent is empty. What does not print
+// is escaped, so that it does no harm on a terminal either.
+func (o *printer) encode(v any, indent string) error {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
+	e.SetIndent("", indent)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	var out strings.Builder
+	for _, r := range b.String() {
+		if r == '\n' || unicode.IsPrint(r) {
+			out.WriteRune(r)
+			continue
+		}
+		for _, u := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&out, `\u%04x`, u)
+		}
+	}
+	_, err := io.WriteString(o, out.String())
+	return err
 }
 
 func (o *printer) printf(format string, args ...any) { fmt.Fprintf(o, format, args...) }

@@ -2,4 +2,4 @@
 
 package main
 
-func init() { buildFlags = append(buildFlags, "-race") }
+func init() { raceFlags = []string{"-race"} }

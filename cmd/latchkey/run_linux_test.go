@@ -596,7 +596,7 @@ func TestRunLabel(t *testing.T) {
 		want  string
 	}{
 		{[]string{"job"}, "@" + host + " sh$"},
-		{[]string{"--label", "nightly backup", "job"}, "^nightly backup$"},
+		{[]string{"--label", "nightly backup", "job"}, " nightly backup$"},
 		{[]string{"--label", "", "job"}, ""},
 	} {
 		p := prepare(t, runAt(s, c.flags, sh("echo holder=$LATCHKEY_HOLDER; read secret"))...)
@@ -674,3 +674,6 @@ func TestRunCluster(t *testing.T) {
 		leavesNothing(t, n)
 	}
 }
+
+// detach starts a command in a session of its own, which has no terminal.
+func detach(c *command) { c.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }

@@ -102,11 +102,11 @@ func (s *session) seen(ctx context.Context, name, word string) (any, error) {
 	return o, nil
 }
 
-// number reads an argument.
-func number(what, text string, least, most int64) (int64, error) {
+// number reads the argument N.
+func number(text string, least, most int64) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < least || n > most {
-		return 0, usagef("%s must be a number between %d and %d, not %s", what, least, most, shownName(text))
+		return 0, usagef("N must be a number between %d and %d, not %s", least, most, shownName(text))
 	}
 	return n, nil
 }
@@ -116,7 +116,7 @@ func oneOr(args []string, most int64) (int64, error) {
 	if len(args) == 0 {
 		return 1, nil
 	}
-	return number("N", args[0], 1, most)
+	return number(args[0], 1, most)
 }
 
 func newSemShow(conn *connection) *cobra.Command {
@@ -138,7 +138,7 @@ available then, which is how to bring back what crashed workers have taken.`,
 	}}
 	absent := c.cmd.Flags().Bool("if-absent", false, "only if there is no semaphore")
 	c.do = func(ctx context.Context, s *session, name string, args []string) (any, error) {
-		n, err := number("N", args[0], 0, maxPermits)
+		n, err := number(args[0], 0, maxPermits)
 		if err != nil {
 			return nil, err
 		}
@@ -163,7 +163,7 @@ func newSemAdd(conn *connection) *cobra.Command {
 		Example: "  latchkey sem add pool 2\n  latchkey sem add pool -- -2",
 	}}
 	c.do = func(ctx context.Context, s *session, name string, args []string) (any, error) {
-		n, err := number("N", args[0], -maxPermits, maxPermits)
+		n, err := number(args[0], -maxPermits, maxPermits)
 		if err == nil {
 			err = permitsemaphore.New(s.client, name).AddPermits(ctx, int(n))
 		}

@@ -57,11 +57,32 @@ func TestGlob(t *testing.T) {
 		pattern, text string
 		want          bool
 	}{
-		{"", "", true}, {"", "a", false}, {"*", "", true}, {"*", "any/thing\n", true}, {"a*", "abc", true}, {"a*", "ba", false},
-		{"*c", "abc", true}, {"a*c", "ac", true}, {"a**c", "abxc", true}, {"a*c*e", "abcde", true}, {"a*c*e", "abcd", false},
-		{"?", "a", true}, {"?", "", false}, {"h[ae]llo", "hallo", true}, {"h[ae]llo", "hillo", false}, {"h[^e]llo", "hallo", true},
-		{"h[^e]llo", "hello", false}, {"h[a-c]llo", "hbllo", true}, {"h[c-a]llo", "hbllo", true}, {"h[a-c]llo", "hdllo", false},
-		{`h\*`, "h*", true}, {`h\*`, "hx", false}, {`[\]]`, "]", true}, {`a\`, `a\`, true}, {"[abc", "b", true}, {"{x}:*", "{x}:y", true},
+		{"", "", true},
+		{"", "a", false},
+		{"*", "", true},
+		{"*", "any/thing\n", true},
+		{"a*", "abc", true},
+		{"a*", "ba", false},
+		{"*c", "abc", true},
+		{"a*c", "ac", true},
+		{"a**c", "abxc", true},
+		{"a*c*e", "abcde", true},
+		{"a*c*e", "abcd", false},
+		{"?", "a", true},
+		{"?", "", false},
+		{"h[ae]llo", "hallo", true},
+		{"h[ae]llo", "hillo", false},
+		{"h[^e]llo", "hallo", true},
+		{"h[^e]llo", "hello", false},
+		{"h[a-c]llo", "hbllo", true},
+		{"h[c-a]llo", "hbllo", true},
+		{"h[a-c]llo", "hdllo", false},
+		{`h\*`, "h*", true},
+		{`h\*`, "hx", false},
+		{`[\]]`, "]", true},
+		{`a\`, `a\`, true},
+		{"[abc", "b", true},
+		{"{x}:*", "{x}:y", true},
 	} {
 		assert.Equal(t, c.want, glob(c.pattern, c.text), "%q %q", c.pattern, c.text)
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"runtime"
 	"runtime/debug"
 
@@ -9,27 +8,47 @@ import (
 )
 
 func newVersion() *cobra.Command {
-	return &cobra.Command{
+	out := new(printer)
+	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Show the version of this command",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), versionText())
-			return err
+			out.to(cmd.OutOrStdout())
+			v := newVersionInfo()
+			return out.show(v, func() { out.printf("%s\n", v) })
 		},
 	}
+	printVar(cmd, out)
+	return cmd
 }
 
-// versionText is what the go command has noted in the binary.
-func versionText() string {
-	version, revision := "(unknown)", ""
+// A versionInfo is what the go command has noted in the binary.
+type versionInfo struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+func newVersionInfo() versionInfo {
+	v := versionInfo{Version: "(unknown)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if info, ok := debug.ReadBuildInfo(); ok {
-		version = info.Main.Version
+		v.Version = info.Main.Version
 		for _, s := range info.Settings {
 			if s.Key == "vcs.revision" {
-				revision = " " + s.Value[:min(12, len(s.Value))]
+				v.Revision = s.Value[:min(12, len(s.Value))]
 			}
 		}
 	}
-	return fmt.Sprintf("latchkey %s%s %s %s/%s", version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return v
+}
+
+// String is the version on one line.
+func (v versionInfo) String() string {
+	text := "latchkey " + v.Version
+	if v.Revision != "" {
+		text += " " + v.Revision
+	}
+	return text + " " + v.Go + " " + v.Platform
 }

@@ -168,12 +168,18 @@ func need(t testing.TB) string {
 	if ok {
 		return path
 	}
-	const missing = "redis-server not found: install it, or set REDIS_SERVER to its path"
-	if os.Getenv("CI") != "" || os.Getenv("REQUIRE_REDIS") == "1" {
-		t.Fatal(missing)
-	}
-	t.Skip(missing)
+	Missing(t, "redis-server not found: install it, or set REDIS_SERVER to its path")
 	return ""
+}
+
+// Missing ends a test that needs a program this machine does not have: skipped,
+// or failed if $CI is set or $REQUIRE_REDIS is 1.
+func Missing(t testing.TB, text string) {
+	t.Helper()
+	if os.Getenv("CI") != "" || os.Getenv("REQUIRE_REDIS") == "1" {
+		t.Fatal(text)
+	}
+	t.Skip(text)
 }
 
 // Until polls cond and returns once it holds. It fails the test when that has

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,7 +29,8 @@ type Server struct {
 
 	path string
 	port int
-	args []string
+	head []string // before the defaults
+	args []string // and behind them
 
 	mu      sync.Mutex
 	proc    *process
@@ -47,7 +49,13 @@ type Server struct {
 // $REQUIRE_REDIS is 1.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	s := &Server{path: need(t), Dir: t.TempDir(), args: args}
+	return start(t, nil, args)
+}
+
+// start is Start with arguments that come before all others.
+func start(t testing.TB, head, args []string) *Server {
+	t.Helper()
+	s := &Server{path: need(t), Dir: t.TempDir(), head: head, args: args}
 	t.Cleanup(s.Kill)
 	for range 20 {
 		port, err := takePort()
@@ -77,7 +85,7 @@ func (s *Server) launch(extra []string) (retry bool, err error) {
 		"--daemonize", "no", "--dir", s.Dir, "--save", "", "--appendonly", "no",
 		"--repl-diskless-sync-delay", "0", // else a replica waits for five seconds
 	}
-	args = append(append(args, s.args...), extra...)
+	args = slices.Concat(s.head, args, s.args, extra)
 	log := filepath.Join(s.Dir, "redis.log")
 	before := len(s.Log())
 	p, err := startProcess(s.path, s.Dir, log, args)

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/fairlock"
+	"github.com/latchkey-go/latchkey/internal/redistest"
+	"github.com/latchkey-go/latchkey/permitsemaphore"
+	"github.com/latchkey-go/latchkey/rlock"
+	"github.com/latchkey-go/latchkey/rwlock"
+)
+
+func lost(t testing.TB, ch <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-ch:
+	case <-time.After(10 * time.Second):
+		require.Fail(t, "the holder does not hear of its loss")
+	}
+}
+
+func TestForceUnlock(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := latchkey.New(s.Client(t), latchkey.WithWatchdogTimeout(600*time.Millisecond))
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	rw := rwlock.New(c, "data")
+	for name, l := range map[string]latchkey.Locker{
+		"job": rlock.New(c, "job"), "fair": fairlock.New(c, "fair"), "data": rw.ReadLock(), "writer": rwlock.New(c, "writer").WriteLock(),
+	} {
+		h := take(t, l)
+		id := h.HolderID()
+		if name == "writer" {
+			id += ":write"
+		}
+		code, stdout, stderr := execute(t, at(s, "force-unlock", name, "--id", id, "--yes")...)
+		assert.Zero(t, code, stderr)
+		assert.Equal(t, name+" was taken from "+id+"\n", stdout)
+		lost(t, h.Lost())
+	}
+	pool := permitsemaphore.New(c, "pool")
+	_, err := pool.TrySetPermits(t.Context(), 2)
+	require.NoError(t, err)
+	p, err := pool.Acquire(t.Context())
+	require.NoError(t, err)
+	code, _, stderr := execute(t, at(s, "force-unlock", "pool", "--id", p.ID(), "-y", "--json")...)
+	assert.Zero(t, code, stderr)
+	lost(t, p.Lost())
+
+	code, _, stderr = execute(t, at(s, "force-unlock", "pool", "--id", "x", "-y")...)
+	assert.Equal(t, exitConflict, code)
+	assert.Equal(t, "latchkey: x does not hold pool (nobody has)\n", stderr)
+}
+
+// Who has come after the one that looked dead keeps what he has.
+func TestForceUnlockOfAChangedHolder(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := newClient(t, s.Client(t))
+	l := rlock.New(c, "job")
+	before := take(t, l)
+	require.NoError(t, before.Unlock(t.Context()))
+	now := take(t, l)
+	code, stdout, stderr := execute(t, at(s, "force-unlock", "job", "--id", before.HolderID(), "--yes")...)
+	assert.Equal(t, exitConflict, code)
+	assert.Empty(t, stdout)
+	assert.Equal(t, "latchkey: "+before.HolderID()+" does not hold job ("+now.HolderID()+")\n", stderr)
+	assert.Positive(t, now.Remaining())
+	assert.Equal(t, []string{now.HolderID(), "1"}, s.Do(t, "HGETALL", "job"))
+
+	// Without anybody to ask, and without an answer, nothing is done.
+	c2 := prepare(t, at(s, "force-unlock", "job", "--id", now.HolderID())...)
+	detach(c2)
+	c2.start()
+	assert.Equal(t, exitUsage, c2.code())
+	assert.Contains(t, c2.err.String(), "--yes goes on without asking")
+	code, _, stderr = execute(t, at(s, "force-unlock", "job", "-y")...)
+	assert.Equal(t, exitUsage, code)
+	assert.Contains(t, stderr, "--id is missing")
+	assert.False(t, free(t, s, "job"))
+}
+
+func TestSem(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	run := func(want int, args ...string) (stdout, stderr string) {
+		t.Helper()
+		code, stdout, stderr := execute(t, at(s, append([]string{"sem"}, args...)...)...)
+		assert.Equal(t, want, code, "%s\n%s", stdout, stderr)
+		return stdout, stderr
+	}
+	run(exitUsage)
+	stdout, _ := run(0, "set", "plain", "3")
+	assert.Equal(t, "plain  counter\n  available  3\n", stdout)
+	stdout, _ = run(0, "acquire", "plain", "2")
+	assert.Empty(t, stdout)
+	assert.Equal(t, []string{"1"}, s.Do(t, "GET", "plain"))
+	_, stderr := run(exitConflict, "acquire", "plain", "2", "-w", "0.1")
+	assert.Equal(t, "latchkey: plain has not so many permits available\n", stderr)
+	run(exitConflict, "acquire", "plain", "2", "--nonblock")
+	run(0, "release", "plain", "2")
+	run(0, "add", "plain", "--", "-1")
+	run(0, "set", "plain", "9", "--if-absent")
+	assert.Equal(t, []string{"2"}, s.Do(t, "GET", "plain"))
+
+	// Permits with ids outlive the command, and come back by themselves.
+	stdout, _ = run(0, "acquire", "plain", "2", "--lease", "30s")
+	ids := strings.Fields(stdout)
+	require.Len(t, ids, 2)
+	o := decoded[object](t, at(s, "sem", "show", "plain")...)
+	assert.Equal(t, "permitsemaphore", o.Kind)
+	assert.Len(t, o.Holders, 2)
+	assert.InDelta(t, 30_000, o.Holders[0].LeaseMs, 15_000)
+	_, stderr = run(exitUsage, "acquire", "plain")
+	assert.Contains(t, stderr, "--lease is needed")
+	_, stderr = run(exitUsage, "release", "plain")
+	assert.Contains(t, stderr, "--id is needed")
+	run(0, "release", "plain", "--id", ids[0], "--id", ids[1])
+	_, stderr = run(exitConflict, "release", "plain", "--id", ids[0])
+	assert.Contains(t, stderr, "plain: not held: "+ids[0])
+	run(0, "acquire", "plain", "2", "--lease", "0.2")
+	run(0, "acquire", "plain", "--lease", "1m", "-w", "10")
+	stdout, _ = run(0, "delete", "plain", "-y")
+	assert.Equal(t, "plain was removed\n", stdout)
+	assert.Equal(t, done{Name: "plain"}, decoded[done](t, at(s, "sem", "delete", "plain", "-y")...))
+	for _, args := range [][]string{
+		{"set", "plain"},
+		{"set", "plain", "x"},
+		{"set", "plain", "-1"},
+		{"set", "plain", "1", "2"},
+		{"acquire", "plain", "0"},
+		{"acquire", "plain", "-w", "1", "--nonblock"},
+		{"release", "plain", "1", "--id", "x"},
+		{"frobnicate"},
+	} {
+		run(exitUsage, args...)
+	}
+}
+
+func TestLatch(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	run := func(want int, args ...string) (stdout, stderr string) {
+		t.Helper()
+		code, stdout, stderr := execute(t, at(s, append([]string{"latch"}, args...)...)...)
+		assert.Equal(t, want, code, "%s\n%s", stdout, stderr)
+		return stdout, stderr
+	}
+	early := prepare(t, at(s, "latch", "await", "up", "--set")...).start()
+	redistest.Until(t, "it to wait", func() bool {
+		return s.Do(t, "PUBSUB", "NUMSUB", "redisson_countdownlatch__channel__{up}")[1] == "1"
+	})
+	stdout, _ := run(0, "set", "up", "3")
+	assert.Equal(t, "up  latch\n  left       3\n  listeners  1\n", stdout)
+	_, stderr := run(exitConflict, "set", "up", "5")
+	assert.Equal(t, "latchkey: a count of up is running\n", stderr)
+	_, stderr = run(exitConflict, "await", "up", "--nonblock")
+	assert.Equal(t, "latchkey: the count of up has not come to 0\n", stderr)
+	run(exitConflict, "await", "up", "-w", "0.1")
+	run(0, "count-down", "up")
+	assert.Equal(t, []string{"2"}, s.Do(t, "GET", "up"))
+	run(0, "countdown", "up", "2")
+	assert.Zero(t, early.code())
+	assert.Equal(t, "up has come to 0\n", early.out.String())
+	run(0, "await", "up")
+	assert.Equal(t, done{Name: "up", Changed: false}, decoded[done](t, at(s, "latch", "delete", "up", "-y")...))
+	for _, args := range [][]string{{}, {"set", "up", "0"}, {"await", "up", "--set", "--nonblock"}, {"count-down", "up", "0"}, {"await"}} {
+		run(exitUsage, args...)
+	}
+}
+
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	code, stdout, stderr := execute(t, at(s, "doctor")...)
+	assert.Zero(t, code, stderr)
+	for _, re := range []string{`^Redis at ` + s.Addr + `: single\n`, `\nok +version +` + s.Addr, `\nnote +persistence `, `\nok +rights `, `\nok +pubsub +- `} {
+		assert.Regexp(t, re, stdout)
+	}
+	d := decoded[diagnosis](t, at(s, "doctor", "--both")...)
+	assert.Equal(t, "note", d.Worst)
+	require.Len(t, d.Servers, 1)
+
+	s.Do(t, "ACL", "SETUSER", "ann", "on", ">secret", "~app:*", "+@all", "-hset")
+	code, stdout, _ = execute(t, "-u", "redis://"+s.Addr, "--user", "ann", "-a", "secret", "doctor", "--prefix", "app:")
+	assert.Equal(t, exitFailed, code)
+	assert.Regexp(t, `\nfailure +rights .* locks do not work, .*hset`, strings.ToLower(stdout))
+	assert.Regexp(t, `\nwarning +pubsub `, stdout)
+	assert.NotContains(t, stdout, "secret")
+	code, _, _ = execute(t, "-p", "1", "doctor")
+	assert.Equal(t, exitUnavailable, code)
+}
+
+func TestBench(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for kind := range benchLoads {
+		r := decoded[benchResult](t, at(s, "bench", "--kind", kind, "--duration", "0.05", "--workers", "4", "--clients", "2", "--names", "2", "--hold", "0.001")...)
+		assert.Equal(t, kind, r.Kind)
+		assert.GreaterOrEqual(t, r.Operations, uint64(4))
+		assert.Greater(t, r.PerOperation, 0.3, kind)
+	}
+	code, stdout, stderr := execute(t, at(s, "bench", "--workers", "1", "--duration", "0.2")...)
+	assert.Zero(t, code)
+	assert.Empty(t, stderr)
+	assert.Regexp(t, `^lock, 1 workers on 1 clients, 1 names, Redis at \S+\n\nOPERATIONS .*\n.* 2\.[01]\d\n$`, stdout, "two commands each")
+	for _, k := range s.Do(t, "KEYS", "*latchkey-bench:*") {
+		assert.NotEqual(t, "-1", s.Do(t, "TTL", k)[0], k)
+	}
+	code, _, _ = execute(t, "bench", "--duration", "0.01", "--workers", "2")
+	assert.Zero(t, code)
+	for _, flag := range []string{"--kind=locks", "--names=0", "--names=17", "--permits=0", "--workers=0", "--clients=17", "--duration=0"} {
+		code, _, stderr := execute(t, "bench", flag)
+		assert.Equal(t, exitUsage, code, flag)
+		assert.Regexp(t, "^latchkey: bench: ", stderr)
+	}
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey/internal/redistest"
+	"github.com/latchkey-go/latchkey/rlock"
+)
+
+func TestTopWithoutTerminal(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	take(t, rlock.New(newClient(t, s.Client(t)), "job"))
+	code, stdout, stderr := execute(t, at(s, "top", "--count", "2", "-d", "0.1")...)
+	assert.Zero(t, code, stderr)
+	assert.Regexp(t, `^\d{4}-\d\d-\d\d [\d:]{8}\nNAME .*\njob +lock .*\n\n\d{4}-.*\nNAME .*\njob +lock .*\n\n$`, stdout)
+
+	_, stdout, _ = execute(t, at(s, "top", "--count", "3", "-d", "0.1", "--json")...)
+	lines := 0
+	for sc := bufio.NewScanner(strings.NewReader(stdout)); sc.Scan(); lines++ {
+		var objects []object
+		require.NoError(t, json.Unmarshal(sc.Bytes(), &objects), sc.Text())
+		assert.Equal(t, []string{"job lock"}, names(objects))
+	}
+	assert.Equal(t, 3, lines)
+
+	// It goes on without end, until a signal comes.
+	c := prepare(t, at(s, "top", "-d", "0.1")...).start()
+	redistest.Until(t, "a third list", func() bool { return strings.Count(c.out.String(), "NAME") >= 3 })
+	require.NoError(t, c.cmd.Process.Signal(os.Interrupt))
+	assert.Equal(t, 130, c.code())
+
+	for _, flag := range []string{"--delay=0.05", "--count=-1", "--kind=x"} {
+		code, _, _ := execute(t, at(s, "top", flag)...)
+		assert.Equal(t, exitUsage, code, flag)
+	}
+	code, _, _ = execute(t, "-p", "1", "top")
+	assert.Equal(t, exitUnavailable, code)
+}
+
+// A pane is a terminal of tmux's, as a person has it.
+type pane struct {
+	t      *testing.T
+	socket string
+}
+
+// newPane runs a command in a terminal of tmux's. Without tmux the test is
+// skipped, or fails where redistest would.
+func newPane(t *testing.T, columns, lines, command string) *pane {
+	t.Helper()
+	if _, err := exec.LookPath("tmux"); err != nil {
+		redistest.Missing(t, "tmux not found: install it")
+	}
+	p := &pane{t: t, socket: t.TempDir() + "/tmux"}
+	t.Cleanup(func() { _ = exec.Command("tmux", "-S", p.socket, "kill-server").Run() })
+	p.do("-f", "/dev/null", "new-session", "-d", "-x", columns, "-y", lines, command+"; echo code=$?.; exec cat")
+	return p
+}
+
+func (p *pane) do(args ...string) string {
+	p.t.Helper()
+	out, err := exec.Command("tmux", append([]string{"-S", p.socket}, args...)...).CombinedOutput()
+	require.NoError(p.t, err, "%s", out)
+	return string(out)
+}
+
+func (p *pane) press(keys ...string) { p.do(append([]string{"send-keys"}, keys...)...) }
+
+// shows waits until the screen has text.
+func (p *pane) shows(text string) {
+	p.t.Helper()
+	redistest.Until(p.t, text+" on the screen", func() bool { return strings.Contains(p.do("capture-pane", "-p"), text) })
+}
+
+func TestTopOnTerminal(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := newClient(t, s.Client(t))
+	h := take(t, rlock.New(c, "job"))
+	take(t, rlock.New(c, "evil\x1b[2J\nname"))
+	waiter := rlock.New(newClient(t, s.Client(t)), "job").LockAsync(t.Context())
+	p := newPane(t, "120", "24", strings.Join(append([]string{binary}, at(s, "top", "-d", "0.1", "--rescan", "0.2")...), " "))
+	p.shows("2 names, 1 waited for, 1 waiting")
+	p.shows(`"evil\x1b[2J\nname"`)
+	p.shows("> job")
+	p.press("Down", "Enter")
+	p.shows("enter or esc back to the list")
+	p.press("Enter", "c")
+	p.shows("c all")
+	assert.NotContains(t, p.do("capture-pane", "-p"), "evil")
+	require.NoError(t, h.Unlock(t.Context()))
+	got := <-waiter
+	require.NoError(t, got.Err)
+	p.shows("0 waited for")
+	take(t, rlock.New(c, "another"))
+	p.shows("3 names")
+	p.press("q")
+	p.shows("code=0.")
+	assert.NotContains(t, p.do("capture-pane", "-p"), "latchkey top", "the screen from before is back")
+}
+
+// The child has the terminal, and Ctrl-C is for it.
+func TestRunInTmux(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := newPane(t, "120", "24", strings.Join(append([]string{binary}, runAt(s, []string{"job"}, []string{"cat"})...), " "))
+	redistest.Until(t, "the lock", func() bool { return !free(t, s, "job") })
+	p.press("hello", "Enter")
+	p.shows("hello\nhello")
+	p.press("C-c")
+	p.shows("code=130.")
+	assert.True(t, free(t, s, "job"))
+
+	p = newPane(t, "120", "24", strings.Join(append([]string{quick}, at(s, "sem", "set", "pool", "1")...), " ")+"; "+
+		strings.Join(append([]string{quick}, at(s, "sem", "delete", "pool")...), " "))
+	p.shows("Remove the semaphore pool? [y/N]")
+	p.press("n", "Enter")
+	p.shows("latchkey: nothing was done")
+	p.shows("code=1.")
+	assert.False(t, free(t, s, "pool"))
+}
