@@ -137,7 +137,7 @@ func (l *Lock) Token(ctx context.Context) (int64, error) {
 }
 
 func (l *Lock) state(ctx context.Context, op, holder string) (st state, err error) {
-	l.engine.UpToDate(l.spec)
+	l.engine.UpToDate(ctx, l.spec.Key)
 	err = l.engine.Ask(ctx, op, l.spec, true, func() (err error) {
 		st, err = l.scripts.state(ctx, l.engine, holder)
 		return err

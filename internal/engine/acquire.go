@@ -173,14 +173,17 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 		ent.unlockOps()
 		return wait.Answer{}, ErrUpgrade
 	}
+	if count > 0 {
+		// From here on its own field stands in Redis, whatever becomes of this.
+		if err := ent.moveIn(ctx, s); err != nil {
+			ent.unlockOps()
+			return c.notMoved(caller, err)
+		}
+	}
 	lease := c.lease()
 	bound := c.bound(ctx)
 	sent, dl := e.now(), e.deadline(bound)
-	field := ent.field
-	if count > 0 {
-		field = ent.standing()
-	}
-	c.req = Request{Holder: field, Count: count + 1, Lease: lease, Label: c.label(count), Waits: c.waiting, Deadline: dl}
+	c.req = Request{Holder: ent.field, Count: count + 1, Lease: lease, Label: c.label(count), Waits: c.waiting, Deadline: dl}
 	if c.queues {
 		c.req.Wait, c.queued = c.queueWait(), true
 	}
@@ -220,6 +223,19 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 		ent.waitsSince(sent)
 	}
 	return wait.Answer{After: g.Left, Ticket: g.Ticket, Next: g.Next}, nil
+}
+
+// notMoved sorts an error of moveIn.
+func (c *claim) notMoved(caller context.Context, err error) (wait.Answer, error) {
+	switch {
+	case errors.Is(err, ErrLeaseLost):
+		return wait.Answer{}, err
+	case caller.Err() != nil:
+		return wait.Answer{}, caller.Err()
+	case Sort(err) == Never:
+		return wait.Answer{}, err
+	}
+	return c.failure(err)
 }
 
 // void gives back a grant that came too late to be believed in.

@@ -170,7 +170,7 @@ func (e *Engine) process(ctx context.Context, cmd redis.Cmder) error {
 	if ok {
 		closed = nil
 	}
-	done, ok := e.pipe.add(cmd, clean.brief, e.together)
+	done, ok := e.pipe.add(cmd, clean.brief)
 	if !ok {
 		switch {
 		case clean.brief && e.brief != nil:

@@ -89,6 +89,7 @@ func New(rdb redis.UniversalClient, cfg Config) *Engine {
 		e.offset = binary.LittleEndian.Uint64(b[:]) >> 16
 	}
 	e.timed()
+	e.pipe.carry = e.together
 	e.entries.init()
 	e.leases.init()
 	e.gate.init()

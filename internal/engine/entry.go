@@ -209,14 +209,21 @@ func (ent *entry) lockOps(ctx context.Context) error {
 
 func (ent *entry) unlockOps() { ent.ops <- struct{}{} }
 
-// unsettled notes that a request to give back was sent and not answered. The
-// caller has ops and is counted in; the entry stays for whoever comes next.
-func (ent *entry) unsettled() {
-	const d = returnBound + clockSlack
-	ent.settles = time.Now().Add(d)
+// unsettled notes that a request to give back was sent and not answered, and may
+// act until then. The caller has ops and is counted in; the entry stays for
+// whoever comes next.
+func (ent *entry) unsettled(until time.Time) {
+	d := time.Until(until)
+	if d <= 0 || !until.After(ent.settles) {
+		return
+	}
+	ent.settles = until
 	ent.stay()
 	time.AfterFunc(d, ent.leave)
 }
+
+// actsUntil returns until when a request to give back may act that is sent now.
+func actsUntil() time.Time { return time.Now().Add(returnBound + clockSlack) }
 
 // counted returns the hold count.
 func (ent *entry) counted() int {

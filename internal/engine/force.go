@@ -15,7 +15,7 @@ func (e *Engine) ForceHolder(ctx context.Context, op string, s *Spec, holder str
 	if !strings.HasSuffix(holder, s.Suffix) {
 		holder += s.Suffix
 	}
-	e.UpToDate(s)
+	e.UpToDate(ctx, s.Key)
 	err = e.Ask(ctx, op, s, false, func() error {
 		// It may have a label: that is taken away with the hold.
 		v, err := s.Scripts.Release(ctx, e, &Return{Holder: holder, Label: "?"})

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync"
 	"time"
@@ -30,13 +31,15 @@ type chain struct {
 	key   string
 	stand string
 	slice time.Time // when it ends
-	timer *time.Timer
 
 	// mu guards the fields below.
-	mu     sync.Mutex
-	last   *entry // who has the lock now
-	spec   *Spec
-	unsure bool // either the stand or the field of last stands in Redis
+	mu    sync.Mutex
+	timer *time.Timer
+	last  *entry // who has the lock now
+	spec  *Spec
+	// moving is set from when the field of last is sent to take the place of the
+	// stand until an answer says that it has not: either may stand in Redis.
+	moving bool
 }
 
 // catchUpAfter is how long after its slice the field of a chain is brought up to
@@ -63,6 +66,24 @@ func (ent *entry) standingLocked() string {
 	return ent.field
 }
 
+// moved reports whether Redis may show ent by another field than the one that was
+// asked for: then the answer that it is not there says nothing.
+func (ent *entry) moved(asked string) bool {
+	ent.mu.Lock()
+	ch, now := ent.chain, ent.standingLocked()
+	ent.mu.Unlock()
+	return now != asked || ch.moves()
+}
+
+func (ch *chain) moves() bool {
+	if ch == nil {
+		return false
+	}
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.moving
+}
+
 // bare returns the request of c if it asks for nothing but the lock, for as long
 // as the watchdog renews it.
 func (c *claim) bare() bool {
@@ -80,8 +101,12 @@ func (h *Hold) handOver() bool {
 	ch := ent.chain
 	nobodys := ch != nil || ent.fresh && ent.ghosts.IsZero()
 	ent.mu.Unlock()
-	// The next one must have enough left of the lease for a renewal to fail.
-	if !nobodys || ent.left.Remaining(e.now()) < e.cfg.WatchdogTimeout/2 {
+	if !nobodys || ch.moves() {
+		return false
+	}
+	// A renewal that is due would find another holder each time, and serve none. And
+	// nobody gets a longer lease than the one that was asked for.
+	if left := ent.left.Remaining(e.now()); left < e.cfg.WatchdogTimeout*2/3 || left > e.cfg.WatchdogTimeout {
 		return false
 	}
 	for {
@@ -123,24 +148,28 @@ func (h *Hold) handOver() bool {
 // newChain returns a chain in which the field of ent stands.
 func (e *Engine) newChain(ent *entry, s *Spec) *chain {
 	ch := &chain{key: s.Key, stand: ent.field, slice: ent.slice}
+	ch.mu.Lock()
+	ch.timer = time.AfterFunc(time.Until(ch.slice)+catchUpAfter, func() { e.catchUp(ch) })
+	ch.mu.Unlock()
 	e.chains.mu.Lock()
+	defer e.chains.mu.Unlock()
 	if e.chains.m == nil {
 		e.chains.m = make(map[string]*chain)
 	}
 	e.chains.m[ch.key] = ch
-	e.chains.mu.Unlock()
-	ch.timer = time.AfterFunc(time.Until(ch.slice)+catchUpAfter, func() { e.catchUp(ch) })
 	return ch
 }
 
 // endChain forgets a chain whose stand Redis does not show any more.
 func (e *Engine) endChain(ch *chain) {
+	ch.mu.Lock()
 	ch.timer.Stop()
+	ch.mu.Unlock()
 	e.chains.mu.Lock()
+	defer e.chains.mu.Unlock()
 	if e.chains.m[ch.key] == ch {
 		delete(e.chains.m, ch.key)
 	}
-	e.chains.mu.Unlock()
 }
 
 func (ch *chain) passTo(ent *entry, s *Spec) {
@@ -149,43 +178,61 @@ func (ch *chain) passTo(ent *entry, s *Spec) {
 	ch.mu.Unlock()
 }
 
-// UpToDate makes Redis show the true holder of s, as far as it is one of this
-// client. Whoever asks Redis about holders calls it before.
-func (e *Engine) UpToDate(s *Spec) {
+// UpToDate makes Redis show the true holder of the lock with that main key, as
+// far as it is one of this client. Whoever asks Redis about holders calls it
+// before. It returns when ctx ends, if not earlier.
+func (e *Engine) UpToDate(ctx context.Context, key string) {
 	e.chains.mu.Lock()
-	ch := e.chains.m[s.Key]
+	ch := e.chains.m[key]
 	e.chains.mu.Unlock()
-	if ch != nil {
+	if ch == nil {
+		return
+	}
+	done := make(chan struct{})
+	go func() { // it goes on for the next one who asks
+		defer close(done)
 		e.catchUp(ch)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	case <-e.gate.closed:
 	}
 }
 
-// lockLast takes the ops of who has the lock, or had it last.
-func (ch *chain) lockLast(ctx context.Context) (*entry, *Spec) {
+var errNobodyYet = errors.New("a hand-over has begun and nobody has the lock yet")
+
+// lockLast takes the ops of who has the lock, or had it last. It returns nil when
+// nobody of the chain has it.
+func (ch *chain) lockLast(ctx context.Context) (*entry, *Spec, error) {
 	for {
 		ch.mu.Lock()
 		ent, s := ch.last, ch.spec
 		ch.mu.Unlock()
-		if ent == nil || ent.lockOps(ctx) != nil {
-			return nil, nil
+		if ent == nil {
+			return nil, nil, errNobodyYet
 		}
-		ent.mu.Lock()
-		has := ent.chain == ch
-		ent.mu.Unlock()
+		if err := ent.lockOps(ctx); err != nil {
+			return nil, nil, err
+		}
 		ch.mu.Lock()
 		last := ch.last == ent
 		ch.mu.Unlock()
-		if has && last {
-			return ent, s
+		ent.mu.Lock()
+		has := ent.chain == ch && ent.count > 0
+		ent.mu.Unlock()
+		if last && has {
+			return ent, s, nil
 		}
 		ent.unlockOps()
 		if last {
-			return nil, nil // it was given back, and the holder has come again
+			return nil, nil, nil // it was given back, or lost
 		}
 	}
 }
 
-// catchUp puts the field of who has the lock into the place of the stand.
+// catchUp puts the field of who has the lock into the place of the stand, and
+// tries again later if that cannot be now.
 func (e *Engine) catchUp(ch *chain) {
 	if !e.gate.enter() {
 		return
@@ -193,49 +240,74 @@ func (e *Engine) catchUp(ch *chain) {
 	defer e.gate.leave()
 	ctx, cancel := context.WithTimeout(e.gate.late, returnBound)
 	defer cancel()
-	ent, s := ch.lockLast(ctx)
-	if ent == nil {
+	again := returnBound
+	ent, s, err := ch.lockLast(ctx)
+	switch {
+	case errors.Is(err, errNobodyYet):
+		again = catchUpAfter
+	case err != nil:
+	case ent == nil:
+		e.endChain(ch)
 		return
+	default:
+		err = ent.moveIn(ctx, s)
+		ent.unlockOps()
+		if err == nil || errors.Is(err, ErrLeaseLost) {
+			return
+		}
 	}
-	defer ent.unlockOps()
+	ch.mu.Lock()
+	ch.timer.Reset(again)
+	ch.mu.Unlock()
+}
+
+// moveIn puts the field of ent into the place of the one that stands for it, if
+// another does. The caller has ops, and ent the lock.
+func (ent *entry) moveIn(ctx context.Context, s *Spec) error {
+	e := ent.engine
 	ent.mu.Lock()
-	count := ent.count
+	ch, count := ent.chain, ent.count
 	ent.mu.Unlock()
-	if count == 0 {
-		e.endChain(ch) // given back, or lost
-		return
+	if ch == nil {
+		return nil
 	}
+	ch.mu.Lock()
+	before := ch.moving
+	ch.moving = true
+	ch.mu.Unlock()
 	ret := &Return{
 		Holder: ch.stand, Heir: &Request{Holder: ent.field, Count: count},
 		Deadline: e.deadline(returnBound),
 	}
+	ctx, cancel := context.WithTimeout(ctx, returnBound)
+	defer cancel()
 	v, err := s.Scripts.Release(cleanup{Context: ctx}, e, ret)
-	switch {
-	case Sort(err) == Maybe:
-		ch.mu.Lock()
-		ch.unsure = true
-		ch.mu.Unlock()
-	case err == nil && ret.Given:
+	if err == nil && v != Late {
 		ent.mu.Lock()
 		ent.chain = nil
 		ent.mu.Unlock()
 		e.endChain(ch)
-		return
-	case err == nil && v == Gone:
-		e.endChain(ch)
-		ent.gone()
-		return
+		if !ret.Given {
+			ent.gone()
+			return errLost
+		}
+		return nil
 	}
-	ch.timer.Reset(returnBound)
+	if Sort(err) != Maybe {
+		ch.mu.Lock()
+		ch.moving = before
+		ch.mu.Unlock()
+	}
+	if err == nil {
+		err = errLate
+	}
+	return err
 }
 
 // unchain notes that what stood in Redis for ent has been given back.
 func (ent *entry) unchain() {
 	ent.mu.Lock()
 	ch := ent.chain
-	if ent.count > 0 {
-		ch = nil
-	}
 	ent.mu.Unlock()
 	if ch != nil {
 		ent.engine.endChain(ch)
@@ -248,12 +320,7 @@ func (ent *entry) otherField() (field string, ok bool) {
 	ent.mu.Lock()
 	ch := ent.chain
 	ent.mu.Unlock()
-	if ch == nil {
-		return "", false
-	}
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	return ent.field, ch.unsure
+	return ent.field, ch.moves()
 }
 
 // An heir is the waiter of this client to whom a lock goes on as it is given
@@ -303,20 +370,25 @@ func (e *Engine) heir(s *Spec, slice time.Time) *heir {
 	return h
 }
 
-// settle tells the heir what has become of the request that was sent at a time.
-func (h *heir) settle(sent watchdog.Instant, ret *Return, slice time.Time, v Verdict, err error) {
+// settle tells the heir what has become of the request that was sent at a time,
+// and reports whether that is not known.
+func (h *heir) settle(sent watchdog.Instant, ret *Return, slice time.Time, v Verdict, err error) (doubt bool) {
 	c := h.claim
 	switch {
 	case ret.Given:
 		h.Keep(h.req.Lease, func() {
 			g := Grant{Token: ret.Token, slice: slice}
 			c.hold = c.entry.grant(c.ctx, c.spec, c.cfg, g, 1, watchdog.NewWindow(sent, h.req.Lease))
+			if c.hold == nil {
+				c.doubt(0, 0) // it has the lock in Redis
+			}
 			if c.doubts > 0 {
 				c.entry.haunt(c.until)
 			}
 		})
 	case Sort(err) == Maybe, err == nil && v == Gone: // an earlier run may have given it
 		h.Doubt()
+		doubt = true
 	default:
 		h.Drop()
 	}
@@ -325,4 +397,5 @@ func (h *heir) settle(sent watchdog.Instant, ret *Return, slice time.Time, v Ver
 		// The caller has what it wanted; the heir is what others wait for.
 		runtime.Gosched()
 	}
+	return doubt
 }

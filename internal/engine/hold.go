@@ -176,10 +176,11 @@ func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 	lease = lease.Truncate(time.Millisecond)
 	retry := newRetrier(answerWithin)
 	for {
-		sent := e.now()
-		results, err := e.renewAll(ctx, s.Scripts, []Renewal{{Key: s.Key, Holder: ent.standing(), Count: ent.counted(), Label: h.cfg.Label, Lease: lease}})
+		e.UpToDate(ctx, s.Key)
+		sent, field := e.now(), ent.standing()
+		results, err := e.renewAll(ctx, s.Scripts, []Renewal{{Key: s.Key, Holder: field, Count: ent.counted(), Label: h.cfg.Label, Lease: lease}})
 		switch {
-		case err != nil || results == nil || results[0] == watchdog.Failed:
+		case err != nil || results == nil || results[0] == watchdog.Failed, results[0] == watchdog.NotOurs && ent.moved(field):
 			if err := retry.after(ctx, err); err != nil {
 				return e.Wrap("extend", s, err)
 			}

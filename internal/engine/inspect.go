@@ -56,8 +56,8 @@ func (e *Engine) Inspect(ctx context.Context, name string) (Inspected, error) {
 	if err := CheckName(name); err != nil {
 		return Inspected{}, e.Wrap("info", s, err)
 	}
+	e.UpToDate(ctx, key)
 	var in Inspected
-	e.UpToDate(s)
 	var odd error // no failure to ask, so nothing to ask again for
 	err := e.Ask(ctx, "info", e.Prepare(s), true, func() (err error) {
 		in, odd, err = e.inspect(ctx, s)

@@ -28,13 +28,16 @@ const (
 // of them costs a part of a round trip then. With few under way a command goes
 // straight to go-redis, as that costs a single caller least.
 type pipe struct {
+	carry    func(brief bool, cmds []redis.Cmder) // sends one pipeline and waits
 	underway atomic.Int32
 
 	// mu guards the fields below.
 	mu      sync.Mutex
 	queue   []*piped
-	sending int       // pipelines under way
-	since   time.Time // when the last one was begun
+	sending int         // pipelines under way
+	since   time.Time   // when the last one was begun
+	look    *time.Timer // for one that is late; nil before the first
+	looking bool        // it runs
 }
 
 // A piped is a command that is sent with others.
@@ -46,7 +49,7 @@ type piped struct {
 
 // add puts a command with the others, if there are others. done delivers its
 // outcome.
-func (p *pipe) add(cmd redis.Cmder, brief bool, send func(brief bool, cmds []redis.Cmder)) (done <-chan error, ok bool) {
+func (p *pipe) add(cmd redis.Cmder, brief bool) (done <-chan error, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.sending == 0 && p.underway.Load() <= pipeFrom {
@@ -54,12 +57,50 @@ func (p *pipe) add(cmd redis.Cmder, brief bool, send func(brief bool, cmds []red
 	}
 	j := &piped{cmd, brief, make(chan error, 1)}
 	p.queue = append(p.queue, j)
-	if p.sending == 0 || p.sending == 1 && len(p.queue) >= pipeDeep || p.sending < pipes && time.Since(p.since) > pipeLate {
-		p.sending++
-		p.since = time.Now()
-		go p.send(send)
+	if p.sending == 0 || p.sending == 1 && len(p.queue) >= pipeDeep || p.isLate() {
+		p.begin()
+	} else {
+		p.watch()
 	}
 	return j.done, true
+}
+
+// isLate reports whether the pipelines under way may hang, and another one may be
+// begun. The caller has mu.
+func (p *pipe) isLate() bool { return p.sending < pipes && time.Since(p.since) > pipeLate }
+
+// begin begins another pipeline. The caller has mu.
+func (p *pipe) begin() {
+	p.sending++
+	p.since = time.Now()
+	go p.send()
+}
+
+// watch sees to it that those who wait behind a pipeline are not held up by it
+// for much longer than pipeLate, though nobody else may come. The caller has mu.
+func (p *pipe) watch() {
+	switch {
+	case p.looking:
+		return
+	case p.look == nil:
+		p.look = time.AfterFunc(pipeLate, p.overdue)
+	default:
+		p.look.Reset(pipeLate)
+	}
+	p.looking = true
+}
+
+func (p *pipe) overdue() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.looking = false
+	if len(p.queue) == 0 {
+		return
+	}
+	if p.isLate() {
+		p.begin()
+	}
+	p.watch()
 }
 
 // take returns the commands to send next; none when this sender is done.
@@ -74,11 +115,14 @@ func (p *pipe) take() []*piped {
 	batch := p.queue[:n:n]
 	p.queue = p.queue[n:]
 	p.since = time.Now()
+	if len(p.queue) > 0 {
+		p.watch()
+	}
 	return batch
 }
 
 // send sends what there is until there is nothing.
-func (p *pipe) send(send func(brief bool, cmds []redis.Cmder)) {
+func (p *pipe) send() {
 	for {
 		batch := p.take()
 		if batch == nil {
@@ -90,7 +134,7 @@ func (p *pipe) send(send func(brief bool, cmds []redis.Cmder)) {
 			cmds[i] = j.cmd
 			brief = brief || j.brief
 		}
-		send(brief, cmds)
+		p.carry(brief, cmds)
 		for _, j := range batch {
 			j.done <- j.cmd.Err()
 		}
@@ -99,13 +143,14 @@ func (p *pipe) send(send func(brief bool, cmds []redis.Cmder)) {
 
 // together sends commands in one pipeline. Their outcomes are in them.
 func (e *Engine) together(brief bool, cmds []redis.Cmder) {
-	// Nobody's context bounds it, since it is everybody's: go-redis's timeouts do.
+	// Nobody's context bounds it, since it is everybody's: read timeouts do.
 	ctx := context.Background()
-	rdb := redis.Pipeliner(nil)
+	rdb := e.rdb.Pipeline()
+	if c, ok := e.direct.(*redis.Client); ok {
+		rdb = c.Pipeline()
+	}
 	if c, ok := e.brief.(*redis.Client); ok && brief {
 		rdb = c.Pipeline()
-	} else {
-		rdb = e.rdb.Pipeline()
 	}
 	for _, cmd := range cmds {
 		_ = rdb.Process(ctx, cmd)

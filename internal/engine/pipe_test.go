@@ -35,29 +35,30 @@ func (h *heldSender) send(_ bool, cmds []redis.Cmder) {
 
 // busy is a pipe with so many commands under way that the next are sent
 // together.
-func busy() *pipe {
-	p := new(pipe)
+func busy() (*heldSender, *pipe) {
+	h := newHeldSender()
+	p := &pipe{carry: h.send}
 	p.underway.Store(pipeFrom + 1)
-	return p
+	return h, p
 }
 
 func TestPipeIsLeftAloneByFew(t *testing.T) {
 	p := new(pipe)
 	p.underway.Store(pipeFrom)
-	_, ok := p.add(pipedCmd(1), false, nil)
+	_, ok := p.add(pipedCmd(1), false)
 	assert.False(t, ok)
 }
 
 func TestPipeGathersWhileOneIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, p := newHeldSender(), busy()
-		first, ok := p.add(pipedCmd(0), false, h.send)
+		h, p := busy()
+		first, ok := p.add(pipedCmd(0), false)
 		require.True(t, ok)
 		assert.Len(t, <-h.begun, 1)
 		p.underway.Store(0) // few again; but one that is under way gathers all
 		var dones []<-chan error
 		for i := range 10 {
-			done, ok := p.add(pipedCmd(i), false, h.send)
+			done, ok := p.add(pipedCmd(i), false)
 			require.True(t, ok)
 			dones = append(dones, done)
 		}
@@ -72,7 +73,7 @@ func TestPipeGathersWhileOneIsUnderWay(t *testing.T) {
 			assert.Equal(t, fails, <-done)
 		}
 		synctest.Wait()
-		_, ok = p.add(pipedCmd(1), false, h.send)
+		_, ok = p.add(pipedCmd(1), false)
 		assert.False(t, ok, "the pipe did not come to rest")
 	})
 }
@@ -81,13 +82,13 @@ func TestPipeGathersWhileOneIsUnderWay(t *testing.T) {
 // than pipeLate.
 func TestPipeGoesRoundOneThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, p := newHeldSender(), busy()
-		_, ok := p.add(pipedCmd(0), false, h.send)
+		h, p := busy()
+		_, ok := p.add(pipedCmd(0), false)
 		require.True(t, ok)
 		<-h.begun
 		for i := range 20 * pipes {
 			time.Sleep(pipeLate + time.Millisecond)
-			_, ok := p.add(pipedCmd(i), false, h.send)
+			_, ok := p.add(pipedCmd(i), false)
 			require.True(t, ok)
 		}
 		synctest.Wait()
@@ -102,12 +103,35 @@ func TestPipeGoesRoundOneThatHangs(t *testing.T) {
 	})
 }
 
+// Nor when nobody else comes: all callers may wait behind it.
+func TestPipeGoesRoundOneThatHangsThoughNobodyComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, p := busy()
+		hangs, ok := p.add(pipedCmd(0), false)
+		require.True(t, ok)
+		<-h.begun
+		start := time.Now()
+		behind, ok := p.add(pipedCmd(1), false)
+		require.True(t, ok)
+		<-h.begun
+		assert.LessOrEqual(t, time.Since(start), 2*pipeLate+time.Millisecond)
+		h.let <- nil
+		h.let <- nil
+		require.NoError(t, <-behind)
+		require.NoError(t, <-hangs)
+		time.Sleep(time.Minute) // the look-out comes to rest too
+		synctest.Wait()
+		assert.False(t, p.looking)
+		assert.Zero(t, p.sending)
+	})
+}
+
 func TestPipeIsBoundedInDepth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, p := newHeldSender(), busy()
+		h, p := busy()
 		sizes := map[int]int{}
 		for i := range 3*pipeDepth + 1 {
-			_, ok := p.add(pipedCmd(i), false, h.send)
+			_, ok := p.add(pipedCmd(i), false)
 			require.True(t, ok)
 			if i == 0 {
 				synctest.Wait() // the first is under way alone

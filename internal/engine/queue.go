@@ -188,7 +188,7 @@ func (e *Engine) left(ctx cleanup, c *claim) bool {
 	v, err := s.Queue.Leave(cleanup{Context: once}, e, l)
 	if err != nil {
 		if Sort(err) == Maybe && !ent.fresh {
-			ent.unsettled()
+			ent.unsettled(actsUntil())
 		}
 		return Sort(err) == Never
 	}

@@ -118,7 +118,10 @@ func (h *Hold) giveBack(ctx cleanup, target int, trusted bool) error {
 		return nil
 	}
 	var last error
-	heirs := target == 0 && ret.Linger == 0
+	var doubted *heir
+	var acts time.Time // until when a request without an answer may act
+	// A label is cleared up by a release only, and by that of a queue.
+	heirs := target == 0 && ret.Linger == 0 && (s.Queue != nil || ret.Label == "")
 	maybe := !trusted // an earlier request may have been carried out
 	retry := newRetrier(e.cfg.UnlockTimeout)
 	for {
@@ -128,10 +131,15 @@ func (h *Hold) giveBack(ctx cleanup, target int, trusted bool) error {
 				ret.Heir = &next.req
 			}
 		}
-		sent := e.now()
+		sent, until := e.now(), actsUntil()
 		v, err := e.returnOnce(ctx, ent, s, ret)
+		if Sort(err) == Maybe {
+			acts = until
+		}
 		if next != nil {
-			next.settle(sent, ret, ent.slice, v, err)
+			if next.settle(sent, ret, ent.slice, v, err) {
+				doubted = next
+			}
 			ret.Heir = nil
 			if heirs = err == nil; Sort(err) == Never {
 				continue // without one it may be allowed
@@ -152,16 +160,23 @@ func (h *Hold) giveBack(ctx cleanup, target int, trusted bool) error {
 			if target == 0 {
 				ent.unchain()
 			}
+			if !ent.fresh && ret.Holder == ent.field {
+				ent.unsettled(acts) // it must not meet the next hold
+			}
 			ent.unlockOps()
+			if doubted != nil {
+				doubted.Doubt() // what it asked may have come before what it was given
+			}
 			return nil
 		case err == nil && v == Gone:
 			ent.unlockOps()
 			h.markLost()
 			return errLost
-		case err == nil: // late: the server's clock is known now
-			err = errLate
 		}
 		maybe = maybe || Sort(err) == Maybe
+		if err == nil { // late: the server's clock is known now
+			err = errLate
+		}
 		last = err
 		if Sort(err) == Never || retry.after(ctx, err) != nil {
 			break
@@ -171,7 +186,7 @@ func (h *Hold) giveBack(ctx cleanup, target int, trusted bool) error {
 	if maybe {
 		// The last request may act until its deadline. Nobody waits for that but
 		// a later acquire of the same holder.
-		ent.unsettled()
+		ent.unsettled(actsUntil())
 		last = inDoubt{last}
 	}
 	ent.unlockOps()
@@ -321,7 +336,7 @@ func (e *Engine) undone(ctx cleanup, c *claim) bool {
 	}
 	v, err := e.returnOnce(ctx, ent, s, &Return{Holder: ent.field, Count: c.base, Label: c.cfg.Label})
 	if Sort(err) == Maybe {
-		ent.unsettled()
+		ent.unsettled(actsUntil())
 	}
 	ent.unlockOps()
 	switch {

@@ -34,9 +34,15 @@ func (e *Engine) renew(ctx context.Context, _ string, batch []watchdog.Renewal) 
 	got, err := e.renewAll(cleanup{Context: ctx}, scripts, asked)
 	e.counters.renewals.Add(uint64(len(asked)))
 	for i, s := range specs {
-		if s != nil && len(got) > 0 {
-			results[i], got = got[0], got[1:]
+		if s == nil || len(got) == 0 {
+			continue
 		}
+		results[i], got = got[0], got[1:]
+		ent, ok := batch[i].Item.Subject.(*entry)
+		if ok && results[i] == watchdog.NotOurs && ent.moved(asked[0].Holder) {
+			results[i] = watchdog.Failed // by now it stands there under another name
+		}
+		asked = asked[1:]
 	}
 	e.reportRenewals(batch, specs, results, err)
 	return results

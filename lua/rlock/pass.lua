@@ -35,14 +35,22 @@ end
 if call('HEXISTS', lock, from) == 0 then
   return {-1, now, 0}
 end
--- PEXPIRE is allowed at the memory limit, and once it has run the rest is too.
-local lease = ARGV[4]
-if lease == '0' then
+-- PEXPIRE is allowed at the memory limit, and once it has run the rest is too. -1
+-- is a lock that somebody has made to stay for ever.
+local lease = tonumber(ARGV[4])
+if lease == 0 then
   lease = call('PTTL', lock)
 end
-call('PEXPIRE', lock, lease)
+if lease ~= -1 then
+  call('PEXPIRE', lock, math.max(lease, 1))
+end
 call('HSET', lock, to, ARGV[3])
 call('HDEL', lock, from)
+if lease ~= -1 and lease < 100 then
+  -- So near its end the lock may have been deleted by the first one, and made anew
+  -- without a lease.
+  call('PEXPIRE', lock, lease)
+end
 if fenced then
   token = math.max(token + 1, time[1] * 1000000 + time[2])
   call('SET', KEYS[2], string.format('%.0f', token))

@@ -1,0 +1,475 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/redistest"
+	"github.com/latchkey-go/latchkey/lua"
+	"github.com/latchkey-go/latchkey/rlock"
+)
+
+// The slice of the tests in fake time, and how long after it Redis shows who has
+// the lock.
+const (
+	passSlice  = 10 * time.Millisecond
+	passShown  = 50 * time.Millisecond
+	passName   = "a"
+	passFuture = time.Minute
+)
+
+// A passing is a lock on a client in fake time, with a holder and a line of
+// waiters behind it, all of them within the slice of the holder.
+type passing struct {
+	*testing.T
+	env  *redistest.Env
+	c    *latchkey.Client
+	l    *rlock.Lock
+	hold *latchkey.Hold
+	line []<-chan faultResult
+}
+
+// inPassing runs f with n waiters; lock options are those of the waiters.
+func inPassing(t *testing.T, n int, opts []rlock.Option, f func(p *passing), wait ...latchkey.LockOption) {
+	t.Helper()
+	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+		p := &passing{T: t, env: env, c: faultClient(t, env.Redis)}
+		p.l = rlock.New(p.c, passName, opts...)
+		require.NoError(t, env.Redis.ScriptLoad(t.Context(), lua.RLockPass.Source).Err()) // each run is one command
+		// The subscription is there before the slice begins.
+		first := must(t)(p.l.Lock(t.Context()))
+		early := p.wait(t.Context())
+		env.Advance(time.Second)
+		require.NoError(t, first.Unlock(t.Context()))
+		p.hold = (<-early).hold
+		for range n {
+			p.line = append(p.line, p.wait(t.Context(), wait...))
+		}
+		f(p)
+		env.Advance(0)
+		assert.Zero(t, p.c.Stats().Waiting)
+	})
+}
+
+func must(t *testing.T) func(*latchkey.Hold, error) *latchkey.Hold {
+	return func(h *latchkey.Hold, err error) *latchkey.Hold {
+		t.Helper()
+		require.NoError(t, err)
+		return h
+	}
+}
+
+func (p *passing) wait(ctx context.Context, opts ...latchkey.LockOption) <-chan faultResult {
+	ch := faultGo(func() (*latchkey.Hold, error) { return p.l.Lock(ctx, opts...) })
+	synctest.Wait()
+	return ch
+}
+
+// next gives the present hold back and returns that of the next one in line,
+// who must have it at once.
+func (p *passing) next() *latchkey.Hold {
+	p.Helper()
+	start := time.Now()
+	require.NoError(p, p.hold.Unlock(p.Context()))
+	r := <-p.line[0]
+	require.NoError(p, r.err)
+	require.Zero(p, r.at.Sub(start), "time to the next one")
+	p.line, p.hold = p.line[1:], r.hold
+	return r.hold
+}
+
+// sent returns how many commands f sends.
+func (p *passing) sent(f func()) int64 {
+	before := p.env.Commands("")
+	f()
+	synctest.Wait()
+	return p.env.Commands("") - before
+}
+
+// shows checks what Redis shows of the lock.
+func (p *passing) shows(want map[string]string) {
+	p.Helper()
+	got := map[string]string{}
+	if keys, err := p.env.Mini.HKeys(passName); err == nil {
+		for _, k := range keys {
+			got[k] = p.env.Mini.HGet(passName, k)
+		}
+	}
+	require.Equal(p, want, got)
+}
+
+func (p *passing) showsHolder(count string) {
+	p.Helper()
+	p.shows(map[string]string{p.hold.HolderID(): count})
+}
+
+// In memory Redis hears nothing of it, and the first to come is the first served.
+func TestHandOverInMemory(t *testing.T) {
+	inPassing(t, 20, nil, func(p *passing) {
+		stands := p.hold.HolderID()
+		require.Zero(p, p.sent(func() {
+			for range 20 {
+				h := p.next()
+				require.NoError(p, h.Context().Err())
+				require.Positive(p, h.Remaining())
+				require.Equal(p, 1, p.c.Stats().Held)
+			}
+		}), "commands sent")
+		p.shows(map[string]string{stands: "1"})
+		require.EqualValues(p, 1, p.sent(func() { require.NoError(p, p.hold.Unlock(p.Context())) }), "the last one tells Redis")
+		p.shows(map[string]string{})
+	})
+}
+
+// A hold that lasts is shown in its own name soon; nothing more is sent for it
+// than that.
+func TestHandOverIsShown(t *testing.T) {
+	inPassing(t, 3, nil, func(p *passing) {
+		p.next()
+		p.next()
+		require.EqualValues(p, 1, p.sent(func() { p.env.Advance(passShown) }))
+		p.showsHolder("1")
+		ttl := p.env.Mini.TTL(passName)
+		require.Greater(p, ttl, 29*time.Second)
+		p.env.Advance(passFuture) // renewed in its own name
+		require.NoError(p, p.hold.Context().Err())
+		require.Zero(p, p.c.Stats().Losses)
+		p.showsHolder("1")
+		require.NoError(p, p.hold.Unlock(p.Context())) // the slice is over: by Redis
+		h := <-p.line[0]
+		require.NoError(p, h.err)
+		require.NoError(p, h.hold.Unlock(p.Context()))
+		p.shows(map[string]string{})
+	})
+}
+
+// Whoever asks is told the truth at once, by every method.
+func TestHandOverIsToldToWhoAsks(t *testing.T) {
+	for name, check := range map[string]func(p *passing, before latchkey.Holder){
+		"IsHeldBy": func(p *passing, before latchkey.Holder) {
+			ok, err := p.l.IsHeldBy(p.Context(), p.hold.Holder())
+			require.NoError(p, err)
+			require.True(p, ok)
+			ok, err = p.l.IsHeldBy(p.Context(), before)
+			require.NoError(p, err)
+			require.False(p, ok)
+		},
+		"HoldCount": func(p *passing, _ latchkey.Holder) {
+			n, err := p.l.HoldCount(p.hold.Context())
+			require.NoError(p, err)
+			require.Equal(p, 1, n)
+		},
+		"Info": func(p *passing, _ latchkey.Holder) {
+			info, err := p.c.Info(p.Context(), passName)
+			require.NoError(p, err)
+			require.Len(p, info.Holders, 1)
+			require.Equal(p, p.hold.HolderID(), info.Holders[0].ID)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inPassing(t, 2, nil, func(p *passing) {
+				before := p.hold.Holder()
+				p.next()
+				check(p, before)
+				p.next() // in memory again
+				require.NoError(p, p.hold.Unlock(p.Context()))
+				p.shows(map[string]string{})
+			})
+		})
+	}
+}
+
+// Asking does not outlast its context, though Redis does not answer.
+func TestHandOverIsNotWaitedFor(t *testing.T) {
+	inPassing(t, 1, nil, func(p *passing) {
+		p.next()
+		p.env.Partition()
+		ctx, cancel := context.WithTimeout(p.Context(), 30*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		_, err := p.l.HoldCount(latchkey.WithHolder(ctx))
+		require.ErrorIs(p, err, context.DeadlineExceeded)
+		require.Equal(p, 30*time.Millisecond, time.Since(start))
+		p.env.Heal()
+		p.env.Advance(10 * time.Second)
+		p.showsHolder("1")
+		require.NoError(p, p.hold.Unlock(p.Context()))
+	})
+}
+
+// A hold that was handed over can be re-entered, extended and given back as any
+// other, and Redis counts right.
+func TestHandOverThenReentry(t *testing.T) {
+	inPassing(t, 2, nil, func(p *passing) {
+		first := p.hold
+		p.next()
+		again := must(p.T)(p.l.Lock(p.hold.Context(), latchkey.Label("who")))
+		p.showsHolder("2")
+		n, err := p.l.HoldCount(p.hold.Context())
+		require.NoError(p, err)
+		require.Equal(p, 2, n)
+		require.NoError(p, again.Unlock(p.Context()))
+		p.showsHolder("1")
+		require.ErrorIs(p, first.Unlock(p.Context()), latchkey.ErrNotHeld)
+		p.env.Advance(passFuture)
+		p.showsHolder("1")
+		require.NoError(p, p.hold.Unlock(p.Context()))
+		p.hold = (<-p.line[0]).hold
+		p.showsHolder("1")
+		require.NoError(p, p.hold.Unlock(p.Context()))
+		require.Empty(p, p.env.Mini.Keys(), "keys left, labels too")
+		require.Zero(p, p.c.Stats().Losses)
+	})
+}
+
+func TestHandOverThenExtend(t *testing.T) {
+	inPassing(t, 1, nil, func(p *passing) {
+		p.next()
+		require.NoError(p, p.hold.Extend(p.Context(), time.Hour))
+		p.showsHolder("1")
+		require.Greater(p, p.env.Mini.TTL(passName), 59*time.Minute)
+		require.Greater(p, p.hold.Remaining(), 59*time.Minute)
+		require.NoError(p, p.hold.Unlock(p.Context()))
+		p.shows(map[string]string{})
+	})
+}
+
+// Nobody gets a longer lease than he has asked for: it would outlast his process.
+func TestHandOverDoesNotPassALongLeaseOn(t *testing.T) {
+	inPassing(t, 1, nil, func(p *passing) {
+		require.NoError(p, p.hold.Extend(p.Context(), time.Hour))
+		p.next()
+		require.LessOrEqual(p, p.env.Mini.TTL(passName), 30*time.Second)
+		require.LessOrEqual(p, p.hold.Remaining(), 30*time.Second)
+		require.NoError(p, p.hold.Unlock(p.Context()))
+	})
+}
+
+// A lease of one's own, or a token, takes Redis: one command gives back and takes.
+func TestHandOverByRedis(t *testing.T) {
+	for name, with := range map[string]struct {
+		lock []rlock.Option
+		wait []latchkey.LockOption
+	}{
+		"fenced":  {lock: []rlock.Option{rlock.Fenced()}},
+		"lease":   {wait: []latchkey.LockOption{latchkey.Lease(5 * time.Second)}},
+		"maxhold": {wait: []latchkey.LockOption{latchkey.MaxHold(5 * time.Second)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inPassing(t, 10, with.lock, func(p *passing) {
+				token := p.hold.Token()
+				for range 10 {
+					require.EqualValues(p, 1, p.sent(func() { p.next() }), "commands of a hand-over")
+					p.showsHolder("1")
+					if with.lock != nil {
+						require.Greater(p, p.hold.Token(), token)
+						token = p.hold.Token()
+					} else {
+						require.Equal(p, 5*time.Second, p.env.Mini.TTL(passName))
+					}
+				}
+				require.NoError(p, p.hold.Unlock(p.Context()))
+				p.shows(map[string]string{})
+			}, with.wait...)
+		})
+	}
+}
+
+// Turned off, each release is one for everybody.
+func TestHandOverOff(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+		sub := env.Client().Subscribe(t.Context(), "redisson_lock__channel:{a}")
+		defer sub.Close()
+		_, err := sub.Receive(t.Context())
+		require.NoError(t, err)
+		c := faultClient(t, env.Redis, latchkey.WithHandOver(0))
+		p := &passing{T: t, env: env, c: c, l: rlock.New(c, passName)}
+		p.hold = must(t)(p.l.Lock(t.Context()))
+		for range 5 {
+			p.line = append(p.line, p.wait(t.Context()))
+		}
+		env.Advance(time.Second)
+		for range 5 {
+			p.next()
+			p.showsHolder("1")
+			_, err := sub.ReceiveMessage(t.Context())
+			require.NoError(t, err)
+		}
+		require.NoError(t, p.hold.Unlock(t.Context()))
+	})
+}
+
+// At the end of a slice the others have their turn.
+func TestHandOverEndsWithItsSlice(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+		env.Redis.Options().PoolSize = 20
+		c := faultClient(t, env.Redis)
+		l := rlock.New(c, passName)
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					h, err := l.Lock(ctx)
+					if err != nil {
+						return
+					}
+					time.Sleep(time.Millisecond)
+					assert.NoError(t, h.Unlock(ctx))
+				}
+			})
+		}
+		env.Advance(time.Second)
+		other := rlock.New(faultClient(t, env.Client()), passName)
+		start := time.Now()
+		for range 20 {
+			h := must(t)(other.Lock(t.Context()))
+			require.NoError(t, h.Unlock(t.Context()))
+		}
+		// It loses about every second race for a lock that is free.
+		require.Less(t, time.Since(start), 20*10*passSlice)
+		cancel()
+		all.Wait()
+	})
+}
+
+// What has been taken away is noticed by who has it, though another field stood
+// there for it.
+func TestHandOverThenForced(t *testing.T) {
+	for name, force := range map[string]func(p *passing){
+		"ForceUnlock": func(p *passing) {
+			ok, err := rlock.New(faultClient(p.T, p.env.Client()), passName).ForceUnlock(p.Context())
+			require.NoError(p, err)
+			require.True(p, ok)
+		},
+		"DEL": func(p *passing) { p.env.Mini.Del(passName) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inPassing(t, 1, nil, func(p *passing) {
+				p.next()
+				force(p)
+				select {
+				case <-p.hold.Lost():
+				case <-time.After(10 * time.Second): // a renewal
+					require.FailNow(p, "it is not told")
+				}
+				require.ErrorIs(p, p.hold.Unlock(p.Context()), latchkey.ErrLeaseLost)
+				p.shows(map[string]string{})
+			})
+			inPassing(t, 2, nil, func(p *passing) { // found by the one who gives back
+				p.next()
+				force(p)
+				p.next()
+				require.ErrorIs(p, p.hold.Unlock(p.Context()), latchkey.ErrLeaseLost)
+				require.EqualValues(p, 1, p.c.Stats().Losses)
+			})
+		})
+	}
+}
+
+// The lease can end in the hands of one it was handed over to.
+func TestHandOverThenLost(t *testing.T) {
+	inPassing(t, 1, nil, func(p *passing) {
+		p.next()
+		p.env.Partition()
+		<-p.hold.Lost()
+		require.Positive(p, p.env.Mini.TTL(passName), "it knows before others can have it")
+		p.env.Heal()
+		p.env.Advance(passFuture)
+		p.shows(map[string]string{})
+		h := must(p.T)(p.l.TryLock(p.Context()))
+		require.NoError(p, h.Unlock(p.Context()))
+	})
+}
+
+// A holder that comes again is one of many, whoever's field stands there.
+func TestHandOverToOneWhoComesAgain(t *testing.T) {
+	inPassing(t, 0, nil, func(p *passing) {
+		mine := latchkey.WithHolder(p.Context())
+		p.line = append(p.line, p.wait(mine), p.wait(p.Context()))
+		p.next()
+		p.next()
+		again := p.wait(mine)
+		refused, err := p.l.TryLock(mine)
+		require.ErrorIs(p, err, latchkey.ErrNotAcquired)
+		require.Nil(p, refused)
+		p.env.Advance(passShown)
+		p.showsHolder("1")
+		require.Empty(p, again)
+		require.NoError(p, p.hold.Unlock(p.Context()))
+		p.hold = (<-again).hold
+		nested := must(p.T)(p.l.Lock(mine))
+		p.showsHolder("2")
+		require.NoError(p, nested.Unlock(p.Context()))
+		require.NoError(p, p.hold.Unlock(p.Context()))
+		p.shows(map[string]string{})
+	})
+}
+
+// Close gives back what stands in another name, and wakes nobody of its own.
+func TestHandOverThenClose(t *testing.T) {
+	inPassing(t, 2, nil, func(p *passing) {
+		p.next()
+		require.NoError(p, p.c.Close())
+		require.ErrorIs(p, (<-p.line[0]).err, latchkey.ErrClosed)
+		require.ErrorIs(p, context.Cause(p.hold.Context()), latchkey.ErrClosed)
+		p.env.Advance(time.Second)
+		p.shows(map[string]string{})
+	})
+}
+
+// The field of a chain is brought up to date by a request whose answer is lost,
+// or that is late: whatever stands there is kept, and given back.
+func TestHandOverShownInDoubt(t *testing.T) {
+	for _, act := range []redistest.Act{redistest.Swallow, redistest.Drop} {
+		for name, then := range map[string]func(p *passing){
+			"unlock":  func(*passing) {},
+			"keep":    func(p *passing) { p.env.Advance(passFuture); p.showsHolder("1") },
+			"reenter": func(p *passing) { unlockAll(p, must(p.T)(p.l.Lock(p.hold.Context()))) },
+			"extend":  func(p *passing) { require.NoError(p, p.hold.Extend(p.Context(), time.Hour)) },
+		} {
+			t.Run(fmt.Sprint(act, "/", name), func(t *testing.T) {
+				redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+					p := &passing{T: t, env: env, c: faultClient(t, env.Redis, latchkey.WithWatchdogTimeout(3*time.Second))}
+					p.l = rlock.New(p.c, passName)
+					p.hold = must(t)(p.l.Lock(t.Context()))
+					p.line = append(p.line, p.wait(t.Context()), p.wait(t.Context()))
+					p.next()
+					faults := 0
+					env.Link(env.Redis).OnCommand(func(args []string) redistest.Act {
+						if runs(args, lua.RLockPass) && faults < 2 {
+							faults++
+							return act
+						}
+						return redistest.Pass
+					})
+					env.Advance(passShown) // it was sent; nobody knows what became of it
+					then(p)
+					require.NoError(t, p.hold.Context().Err(), "lost")
+					require.NoError(t, p.hold.Unlock(t.Context()))
+					p.hold = (<-p.line[0]).hold
+					require.NoError(t, p.hold.Context().Err())
+					require.NoError(t, p.hold.Unlock(t.Context()))
+					env.Advance(passFuture)
+					p.shows(map[string]string{})
+					require.Zero(t, p.c.Stats().Losses)
+					require.Positive(t, faults)
+				})
+			})
+		}
+	}
+}
+
+func unlockAll(p *passing, holds ...*latchkey.Hold) {
+	for _, h := range holds {
+		require.NoError(p, h.Unlock(p.Context()))
+	}
+}

@@ -1,0 +1,127 @@
+package rlock_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey/internal/redistest"
+	"github.com/latchkey-go/latchkey/lua"
+)
+
+// pass runs rlock/pass within its deadline. The reply is {status, token}.
+func (s *scripted) pass(keys []string, from, to string, count, lease int, more ...any) []int64 {
+	s.Helper()
+	args := append([]any{from, to, count, lease, s.now() + within, ahead}, more...)
+	return s.reply(1, lua.RLockPass, keys, args...)
+}
+
+func TestPassScript(t *testing.T) {
+	lock := []string{"lock"}
+	onBoth(t, func(s *scripted) {
+		silent := s.listen("ch")
+		s.acquire(lock, "me:1", 1, 30000)
+		s.acquire(lock, "me:1", 2, 30000)
+		require.Equal(s, []int64{1, 0}, s.pass(lock, "me:1", "me:2", 1, 60000), "all that it had, for a lease of its own")
+		require.Equal(s, "lock=map[me:2:1] leased", s.state())
+		s.lease("lock", 60000)
+		require.Equal(s, []int64{1, 0}, s.pass(lock, "me:1", "me:2", 1, 60000), "once more")
+		require.Equal(s, "lock=map[me:2:1] leased", s.state())
+
+		require.Equal(s, []int64{1, 0}, s.pass(lock, "me:2", "me:3", 1, 10000), "a shorter lease")
+		s.lease("lock", 10000)
+		require.Equal(s, []int64{1, 0}, s.pass(lock, "me:3", "me:4", 3, 0), "what is left of the lease, and a count")
+		require.Equal(s, "lock=map[me:4:3] leased", s.state())
+		s.lease("lock", 10000)
+
+		require.Equal(s, []int64{-1, 0}, s.pass(lock, "me:1", "me:5", 1, 30000), "who has it no more")
+		require.Equal(s, []int64{-1, 0}, s.pass([]string{"free"}, "me:1", "me:5", 1, 30000), "a free lock")
+		require.Equal(s, "lock=map[me:4:3] leased", s.state())
+		s.lease("lock", 10000)
+
+		s.do("PERSIST", "lock")
+		require.Equal(s, []int64{1, 0}, s.pass(lock, "me:4", "me:5", 1, 0))
+		require.Equal(s, "lock=map[me:5:1]", s.state(), "without a lease, as it was")
+		require.Equal(s, []int64{1, 0}, s.pass(lock, "me:5", "me:6", 1, 5000))
+		s.lease("lock", 5000)
+		require.Empty(s, silent(), "nobody is told")
+	})
+}
+
+func TestPassScriptOutOfTime(t *testing.T) {
+	onBoth(t, func(s *scripted) {
+		s.acquire([]string{"lock"}, "me:1", 1, 30000)
+		for what, notAfter := range map[string]int64{"late": s.now() - 1, "too far ahead": s.now() + ahead + 1000} {
+			got := s.reply(1, lua.RLockPass, []string{"lock"}, "me:1", "me:2", 1, 30000, notAfter, ahead)
+			require.Equal(s, []int64{-2, 0}, got, what)
+		}
+		got := s.reply(1, lua.RLockPass, []string{"lock", "token"}, "me:1", "me:2", 1, 30000, s.now()-1, ahead, 1)
+		require.Equal(s, []int64{-2, 0}, got)
+		require.Equal(s, "lock=map[me:1:1] leased", s.state())
+	})
+}
+
+func TestPassScriptFenced(t *testing.T) {
+	keys := []string{"lock", "token"}
+	onBoth(t, func(s *scripted) {
+		first := s.acquire(keys, "me:1", 1, 30000, 1)[2]
+		got := s.pass(keys, "me:1", "me:2", 1, 30000, 1)
+		require.Equal(s, int64(1), got[0])
+		require.Greater(s, got[1], first)
+		require.Equal(s, got, s.pass(keys, "me:1", "me:2", 1, 30000, 1), "the same token when it is asked again")
+		require.Equal(s, []int64{-1, 0}, s.pass(keys, "me:1", "me:3", 1, 30000, 1))
+
+		s.do("SET", "token", "9007199254740000") // a clock that was ahead
+		require.Equal(s, []int64{1, 9007199254740001}, s.pass(keys, "me:2", "me:3", 1, 30000, 1))
+		s.do("DEL", "token") // a loss of data
+		require.Greater(s, s.pass(keys, "me:3", "me:4", 1, 30000, 1)[1], got[1])
+		require.EqualValues(s, -1, s.pttl("token"), "it never expires")
+
+		state := s.state()
+		s.do("RENAME", "token", "kept")
+		s.do("RPUSH", "token", "x")
+		_, err := s.run(lua.RLockPass, keys, "me:4", "me:5", 1, 30000, s.now()+within, ahead, 1)
+		require.ErrorContains(s, err, "WRONGTYPE")
+		s.do("RENAME", "kept", "token")
+		require.Equal(s, state, s.state())
+	})
+}
+
+func TestPassScriptLeavesOtherTypesAlone(t *testing.T) {
+	onBoth(t, func(s *scripted) {
+		s.do("SET", "lock", "x")
+		_, err := s.run(lua.RLockPass, []string{"lock"}, "me:1", "me:2", 1, 0, s.now()+within, ahead)
+		require.ErrorContains(s, err, "WRONGTYPE")
+		require.Equal(s, "lock=x", s.state())
+	})
+}
+
+// What is held can be passed on by a server that takes nothing new.
+func TestPassScriptAtTheMemoryLimit(t *testing.T) {
+	server := redistest.Start(t)
+	s := &scripted{t, server.Client(t)}
+	s.acquire([]string{"a"}, "me:1", 1, 20000)
+	token := s.acquire([]string{"b", "token"}, "me:1", 1, 20000, 1)[2]
+	server.Do(t, "CONFIG", "SET", "maxmemory", "1", "maxmemory-policy", "noeviction")
+	_, err := s.run(lua.RLockAcquire, []string{"c"}, "me:1", 1, 30000, s.now()+within, ahead)
+	require.ErrorContains(s, err, "OOM")
+	require.Equal(s, []int64{1, 0}, s.pass([]string{"a"}, "me:1", "me:2", 1, 0))
+	s.lease("a", 20000)
+	require.Greater(s, s.pass([]string{"b", "token"}, "me:1", "me:2", 1, 30000, 1)[1], token)
+	require.Equal(s, map[string]string{"me:2": "1"}, s.rdb.HGetAll(s.Context(), "a").Val())
+	require.Equal(s, map[string]string{"me:2": "1"}, s.rdb.HGetAll(s.Context(), "b").Val())
+}
+
+// A lock that is passed on in the last millisecond of its lease ends with it.
+func TestPassScriptKeepsALease(t *testing.T) {
+	s := &scripted{t, redistest.Start(t).Client(t)}
+	for range 20 {
+		s.acquire([]string{"lock"}, "me:1", 1, 3)
+		from, to := "me:1", "me:2"
+		for s.pass([]string{"lock"}, from, to, 1, 0)[0] == 1 {
+			require.NotEqual(t, int64(-1), s.pttl("lock"), "it would stay for ever")
+			from, to = to, from
+		}
+		require.Empty(t, s.state())
+	}
+}
