@@ -112,6 +112,7 @@ type channel struct {
 
 	// Owned by the control goroutine.
 	parts []*part
+	left  bool // dropped from the table
 }
 
 func (c *channel) addLocked(s *Subscription) {
