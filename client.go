@@ -38,8 +38,7 @@ func New(rdb redis.UniversalClient, opts ...Option) *Client {
 		UnlockTimeout:   3 * time.Second,
 		Recheck:         5 * time.Second,
 		HandOver:        10 * time.Millisecond,
-		PubSub:          pubsub.Plain,
-		Verb:            "PUBLISH",
+		PubSub:          pubsub.Auto,
 		Logger:          slog.New(slog.DiscardHandler),
 		Wrap:            newError,
 	}

@@ -55,7 +55,10 @@ type PubSubMode int
 
 // The ways to hear of releases.
 const (
-	// PubSubAuto is PubSubPlain, in a Redis Cluster too.
+	// PubSubAuto is PubSubSharded in a Redis Cluster that has sharded pub/sub, as
+	// Redisson's AUTO is, and PubSubPlain everywhere else. The masters of the
+	// cluster are asked when it first matters; where some have it and some do not,
+	// or the user may not ask (PUBSUB SHARDNUMSUB), it is PubSubBoth.
 	PubSubAuto PubSubMode = iota
 	// PubSubPlain uses PUBLISH and SUBSCRIBE.
 	PubSubPlain
@@ -73,20 +76,21 @@ const (
 // WithPubSub sets how waiters hear of releases. Default: PubSubAuto.
 func WithPubSub(m PubSubMode) Option {
 	var mode pubsub.Mode
-	verb := "PUBLISH"
 	switch m {
-	case PubSubAuto, PubSubPlain:
+	case PubSubAuto:
+		mode = pubsub.Auto
+	case PubSubPlain:
 		mode = pubsub.Plain
 	case PubSubSharded:
-		mode, verb = pubsub.Sharded, "SPUBLISH"
+		mode = pubsub.Sharded
 	case PubSubBoth:
-		mode, verb = pubsub.Both, "BOTH"
+		mode = pubsub.Both
 	case Polling:
 		mode = pubsub.Off
 	default:
 		badOption("WithPubSub: there is no mode %d", int(m))
 	}
-	return optionFunc(func(c *engine.Config) { c.PubSub, c.Verb = mode, verb })
+	return optionFunc(func(c *engine.Config) { c.PubSub = mode })
 }
 
 // WithRecheck sets the longest sleep of a waiter, whatever it hears: what a lost

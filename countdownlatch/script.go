@@ -17,17 +17,22 @@ type scripts struct {
 	ended   string
 }
 
-func newScripts(key string) *scripts {
-	return &scripts{
+func newScripts(e *engine.Engine, key string) *scripts {
+	s := &scripts{
 		key: key,
 		// Redisson puts braces around any name, even one that has some.
 		channel: "redisson_countdownlatch__channel__{" + key + "}",
 		ended:   engine.Prefixed("latchkey_ended", key),
 	}
+	if !e.Together(key, s.channel) {
+		// Redisson cannot use such a latch: its channel is none that the scripts may
+		// publish on. Ours is.
+		s.channel = engine.Prefixed("latchkey_latch_channel", key)
+	}
+	return s
 }
 
-// spec returns what there is to know of a wait in one of the latch's lines. The
-// Redis channel is none of its keys: it may lie in another slot.
+// spec returns what there is to know of a wait in one of the latch's lines.
 func (s *scripts) spec(name, line string) *engine.Spec {
 	return &engine.Spec{
 		Kind:     "countdownlatch",
@@ -38,7 +43,7 @@ func (s *scripts) spec(name, line string) *engine.Spec {
 		Shared:   true,
 		Together: true,
 		Poll:     wait.Backoff{Initial: 10 * time.Millisecond, Max: 250 * time.Millisecond, Multiplier: 2},
-		Keys:     []string{s.key, s.ended, engine.Prefixed("latchkey_claim", s.key)},
+		Keys:     []string{s.key, s.ended, engine.Prefixed("latchkey_claim", s.key), s.channel},
 	}
 }
 

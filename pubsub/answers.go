@@ -34,7 +34,7 @@ func (c *control) frame(cn *conn, verb, name string, now time.Time) {
 	c.carry++
 	c.unlive(p)
 	if p.sharded && c.n.cluster != nil {
-		c.reload()
+		c.reload(now)
 		cn.link.release(p, now)
 	}
 	c.place(p, now)
@@ -104,7 +104,7 @@ func (c *control) reply(cn *conn, err error, now time.Time) {
 	moved := redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")
 	retry := transient(err) || moved && routed
 	if retry && routed {
-		c.reload()
+		c.reload(now)
 	}
 	for _, p := range parts {
 		switch {

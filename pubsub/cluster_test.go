@@ -18,6 +18,7 @@ func TestCluster(t *testing.T) {
 	for name, mode := range modes {
 		t.Run(name, func(t *testing.T) { testCluster(t, cl, mode) })
 	}
+	t.Run("auto", func(t *testing.T) { testAuto(t, cl) })
 	t.Run("slot move", func(t *testing.T) { testSlotMove(t, cl) })
 	t.Run("master down", func(t *testing.T) { testMasterDown(t, cl) })
 }

@@ -18,6 +18,10 @@ const (
 	Both
 	// Off opens no connection: every subscription is Denied with ErrPolling.
 	Off
+	// Auto is Sharded in a cluster whose masters all have sharded pub/sub, Both
+	// where some have it or they may not tell, else Plain. The masters are asked
+	// when it first matters; until one has answered, subscriptions are Pending.
+	Auto
 )
 
 // Config is the configuration of a Notifier. The zero value is usable.

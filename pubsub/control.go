@@ -15,8 +15,17 @@ type control struct {
 	route   []*part   // sharded parts whose node is to be found
 	routing bool      // a look-up is under way
 	carry   int       // channels of lost connections that are not back yet
-	told    map[string]struct{}
-	events  []event // spare buffer, swapped with Notifier.inbox
+
+	changed  time.Time // when the cluster was last seen to change
+	reviewed int       // how many of its reviews have been made
+	told     map[string]struct{}
+
+	early     []*channel // came before the mode was known
+	searching bool       // for the mode
+	searches  int        // that found nothing
+	searchAt  time.Time  // when to try again
+
+	events []event // spare buffer, swapped with Notifier.inbox
 }
 
 // part is one channel on one kind of pub/sub: a channel has one, in Mode Both
@@ -53,6 +62,7 @@ const (
 	evLost  // the connection is unusable: err
 	evExit  // the goroutines of a connection have ended
 	evRouted
+	evMode // a search for the mode has ended: mode
 )
 
 type event struct {
@@ -62,6 +72,7 @@ type event struct {
 	name   string
 	err    error
 	routes []routed
+	mode   Mode
 }
 
 func (c *control) run() {
@@ -119,6 +130,8 @@ func (c *control) step(now time.Time) {
 		c.events = nil
 	}
 	c.release(now)
+	c.search(now)
+	c.review(now)
 	c.lookUp()
 	for _, l := range c.links {
 		c.tend(l, now)
@@ -141,6 +154,12 @@ func (c *control) next() time.Time {
 	if len(c.delayed) > 0 {
 		sooner(c.due)
 	}
+	if c.searches > 0 && !c.searching && Mode(c.n.mode.Load()) == Auto {
+		sooner(c.searchAt)
+	}
+	if at := c.reviewAt(); !at.IsZero() && !c.routing {
+		sooner(at)
+	}
 	for _, l := range c.links {
 		l.deadlines(sooner)
 	}
@@ -148,10 +167,15 @@ func (c *control) next() time.Time {
 }
 
 func (c *control) admit(ch *channel, now time.Time) {
-	if c.n.cfg.Mode != Sharded {
+	mode := Mode(c.n.mode.Load())
+	if mode == Auto {
+		c.early = append(c.early, ch)
+		return
+	}
+	if mode != Sharded {
 		ch.parts = append(ch.parts, &part{ch: ch})
 	}
-	if c.n.cfg.Mode != Plain {
+	if mode != Plain {
 		ch.parts = append(ch.parts, &part{ch: ch, sharded: true})
 	}
 	for _, p := range ch.parts {
@@ -203,6 +227,7 @@ func (c *control) release(now time.Time) {
 
 // leave gives up a channel that was dropped from the table.
 func (c *control) leave(ch *channel, now time.Time) {
+	ch.left = true
 	for _, p := range ch.parts {
 		if p.gone {
 			continue
@@ -222,8 +247,12 @@ func (c *control) leave(ch *channel, now time.Time) {
 }
 
 func (c *control) handle(e *event, now time.Time) {
-	if e.kind == evRouted {
+	switch e.kind {
+	case evRouted:
 		c.routed(e.routes, now)
+		return
+	case evMode:
+		c.found(e.mode, now)
 		return
 	}
 	cn := e.conn

@@ -241,7 +241,7 @@ func (c *control) lose(cn *conn, now time.Time) {
 	l.fails++
 	l.discard()
 	if c.n.cluster != nil {
-		c.reload()
+		c.reload(now)
 	}
 	for _, p := range l.parts {
 		switch p.state {

@@ -27,6 +27,7 @@ type Notifier struct {
 	cancel    context.CancelFunc
 	wg        sync.WaitGroup
 	epoch     time.Time    // for monotonic times in atomics
+	mode      atomic.Int32 // Auto until it is known
 	lastFrame atomic.Int64 // since epoch, 0 for never
 
 	// mu guards the fields below, and those of channels and subscriptions that
@@ -39,6 +40,7 @@ type Notifier struct {
 	dropped   []*channel // taken out of the table, likewise
 	inbox     []event
 	started   bool
+	asked     bool // somebody wants to know the mode
 	closed    bool
 	off       error // if set, every subscription is denied with it
 	denied    int   // denied channels in the table
@@ -73,6 +75,10 @@ func New(rdb redis.UniversalClient, cfg Config) *Notifier {
 		n:     n,
 		links: make(map[linkKey]*link),
 		told:  make(map[string]struct{}),
+	}
+	n.mode.Store(int32(n.cfg.Mode))
+	if n.cfg.Mode == Auto && n.cluster == nil {
+		n.mode.Store(int32(Plain))
 	}
 	if n.cfg.Mode == Off {
 		n.off = ErrPolling
@@ -120,11 +126,7 @@ func (n *Notifier) SubscribeFunc(name string, first func(payload string) bool) *
 	if s.State() != Pending {
 		s.notify()
 	}
-	if !n.started {
-		n.started = true
-		n.wg.Add(1)
-		go n.control.run()
-	}
+	n.startLocked()
 	return s
 }
 

@@ -10,6 +10,7 @@ import (
 // routed is the answer of a look-up.
 type routed struct {
 	p      *part
+	from   *link // where it is subscribed; nil where it is to be
 	client *redis.Client
 	err    error
 }
@@ -30,6 +31,10 @@ func (c *control) lookUp() {
 	if len(parts) == 0 {
 		return
 	}
+	from := make([]*link, len(parts))
+	for i, p := range parts {
+		from[i] = p.link
+	}
 	c.routing = true
 	c.n.wg.Add(1)
 	go func() {
@@ -39,7 +44,7 @@ func (c *control) lookUp() {
 		routes := make([]routed, len(parts))
 		var err error
 		for i, p := range parts {
-			routes[i].p = p
+			routes[i].p, routes[i].from = p, from[i]
 			// One failure stands for all: without a state each name would try anew to
 			// load it.
 			if err == nil {
@@ -58,6 +63,16 @@ func (c *control) routed(routes []routed, now time.Time) {
 		if p.gone {
 			continue
 		}
+		if l := r.from; l != nil { // a review
+			if r.err != nil || p.link != l || p.state != partAcked || l.key.addr == r.client.Options().Addr {
+				continue
+			}
+			c.unlive(p)
+			p.again = true
+			c.carry++
+			l.enqueue(p, true)
+			l.release(p, now)
+		}
 		if r.err != nil {
 			c.delay(p, now.Add(backoff(p.tries)))
 			p.tries++
@@ -70,9 +85,43 @@ func (c *control) routed(routes []routed, now time.Time) {
 	}
 }
 
-// reload makes go-redis read the cluster's slots again. It returns at once.
-func (c *control) reload() {
+// reviews are the times after a change in the cluster at which every sharded
+// channel is looked at again. go-redis learns of a change late, and a master
+// that has stepped down takes subscriptions, for which it may hear no message.
+var reviews = []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, 1500 * time.Millisecond, 4 * time.Second}
+
+// reload makes go-redis read the cluster's slots again, since something has
+// changed there. It returns at once.
+func (c *control) reload(now time.Time) {
 	if c.n.cluster != nil {
 		c.n.cluster.ReloadState(c.n.ctx)
+		c.changed, c.reviewed = now, 0
 	}
+}
+
+// reviewAt returns when the next review is due; zero for never.
+func (c *control) reviewAt() time.Time {
+	if c.changed.IsZero() || c.reviewed == len(reviews) {
+		return time.Time{}
+	}
+	return c.changed.Add(reviews[c.reviewed])
+}
+
+// review looks up every sharded channel that is subscribed.
+func (c *control) review(now time.Time) {
+	if at := c.reviewAt(); at.IsZero() || now.Before(at) || c.routing {
+		return
+	}
+	c.reviewed++
+	for _, l := range c.links {
+		if !l.key.sharded {
+			continue
+		}
+		for _, p := range l.parts {
+			if p.state == partAcked {
+				c.route = append(c.route, p)
+			}
+		}
+	}
+	c.n.cluster.ReloadState(c.n.ctx) // for the next one
 }

@@ -114,6 +114,7 @@ type channel struct {
 
 	// Owned by the control goroutine.
 	parts []*part
+	left  bool // dropped from the table
 }
 
 func (c *channel) addLocked(s *Subscription) {

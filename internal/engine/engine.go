@@ -25,7 +25,6 @@ type Config struct {
 	UnlockTimeout   time.Duration
 	KeyPrefix       string
 	PubSub          pubsub.Mode
-	Verb            string // how scripts publish: PUBLISH, SPUBLISH or BOTH
 	Recheck         time.Duration
 	HandOver        time.Duration // the slice in which a lock is handed on; 0: it is not
 	Logger          *slog.Logger
@@ -112,8 +111,21 @@ func (e *Engine) HolderID(n uint64) string {
 	return string(strconv.AppendUint(b, n+e.offset, 10))
 }
 
-// Verb returns how scripts publish.
-func (e *Engine) Verb() string { return e.cfg.Verb }
+// Verb returns how scripts publish: PUBLISH, SPUBLISH or BOTH.
+func (e *Engine) Verb() string {
+	switch e.notifier.Mode() {
+	case pubsub.Plain:
+		return "PUBLISH"
+	case pubsub.Sharded:
+		return "SPUBLISH"
+	case pubsub.Off:
+		// Others may listen either way; only in a cluster are there two.
+		if !e.cluster {
+			return "PUBLISH"
+		}
+	}
+	return "BOTH" // also while nobody knows
+}
 
 // Closed returns a channel that is closed when the engine is.
 func (e *Engine) Closed() <-chan struct{} { return e.gate.closed }

@@ -77,6 +77,10 @@ func crc16(s string) uint16 {
 	return crc
 }
 
+// Together reports whether a script may name both keys or Redis channels: they
+// lie in one slot, or there are no slots.
+func (e *Engine) Together(a, b string) bool { return !e.cluster || Slot(a) == Slot(b) }
+
 // checkSlots returns an error when keys of one object lie in different slots,
 // which happens with names whose braces are no hash tag ("a{b", "a}b", "{}a").
 func checkSlots(name string, keys []string) error {

@@ -69,13 +69,9 @@ type rule struct {
 // fake time, where durations are exact, and, but for the rules about time, on a
 // real server as well.
 func Run(t *testing.T, factory Factory, traits ...Trait) {
-	k := kind{new: factory}
-	for _, f := range traits {
-		f(&k)
-	}
-	always := slices.Concat(exclusionRules, reentryRules, releaseRules, waitRules, closeRules, asyncRules)
+	k := newKind(factory, traits)
 	t.Run("FakeTime", func(t *testing.T) {
-		for _, r := range slices.Concat(always, leaseRules) {
+		for _, r := range slices.Concat(always(), leaseRules) {
 			run(t, k, r, func(t *testing.T) {
 				redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 					r.test(&env{T: t, kind: k, ctx: t.Context(), bubble: b, name: "lock"})
@@ -85,15 +81,35 @@ func Run(t *testing.T, factory Factory, traits ...Trait) {
 	})
 	t.Run("RealServer", func(t *testing.T) {
 		s := redistest.Start(t)
-		for i, r := range always {
-			run(t, k, r, func(t *testing.T) {
-				name := "lock " + string(rune('a'+i%26)) + r.name           // a key of its own
-				ctx, cancel := context.WithTimeout(t.Context(), 3*patience) // better than to hang
-				defer cancel()
-				r.test(&env{T: t, kind: k, ctx: ctx, server: s, name: name})
-			})
-		}
+		RunOn(t, func(t testing.TB) redis.UniversalClient { return s.Client(t) }, factory, traits...)
 	})
+}
+
+// RunOn runs the suite, but for the rules about time, on real servers, to which
+// connect returns a new connection each time.
+func RunOn(t *testing.T, connect func(testing.TB) redis.UniversalClient, factory Factory, traits ...Trait) {
+	k := newKind(factory, traits)
+	for i, r := range always() {
+		run(t, k, r, func(t *testing.T) {
+			name := "lock " + string(rune('a'+i%26)) + r.name           // a key of its own
+			ctx, cancel := context.WithTimeout(t.Context(), 3*patience) // better than to hang
+			defer cancel()
+			r.test(&env{T: t, kind: k, ctx: ctx, connect: connect, name: name})
+		})
+	}
+}
+
+// always returns the rules that are not about time.
+func always() []rule {
+	return slices.Concat(exclusionRules, reentryRules, releaseRules, waitRules, closeRules, asyncRules)
+}
+
+func newKind(factory Factory, traits []Trait) kind {
+	k := kind{new: factory}
+	for _, f := range traits {
+		f(&k)
+	}
+	return k
 }
 
 func run(t *testing.T, k kind, r rule, f func(*testing.T)) {
@@ -115,10 +131,10 @@ type env struct {
 	*testing.T
 	kind
 
-	ctx    context.Context
-	name   string            // of the lock
-	bubble *redistest.Env    // nil on a real server
-	server *redistest.Server // nil in fake time
+	ctx     context.Context
+	name    string                                 // of the lock
+	bubble  *redistest.Env                         // nil on a real server
+	connect func(testing.TB) redis.UniversalClient // nil in fake time
 }
 
 // client returns a new client with a connection of its own.
@@ -130,12 +146,12 @@ func (e *env) client(opts ...latchkey.Option) *latchkey.Client {
 }
 
 // redis returns a new connection.
-func (e *env) redis() *redis.Client {
+func (e *env) redis() redis.UniversalClient {
 	e.Helper()
 	if e.bubble != nil {
 		return e.bubble.Client()
 	}
-	return e.server.Client(e)
+	return e.connect(e)
 }
 
 // lock returns the lock of the rule on a new client.

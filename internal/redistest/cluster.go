@@ -13,9 +13,11 @@ import (
 // slots is the number of hash slots of a cluster.
 const slots = 16384
 
-// Cluster is a Redis Cluster of masters without replicas.
+// Cluster is a Redis Cluster.
 type Cluster struct {
-	Nodes []*Server // in the order of their slots, which are spread evenly
+	// Nodes are the masters in the order of their slots, which are spread evenly,
+	// and after them, where there are any, one replica for each, in the same order.
+	Nodes []*Server
 	ids   []string
 }
 
@@ -117,9 +119,13 @@ func (c *Cluster) Slot(t testing.TB, key string) int {
 func (c *Cluster) Owner(t testing.TB, slot int) int {
 	t.Helper()
 	for i, s := range c.Nodes {
-		for line := range strings.Lines(s.Do(t, "CLUSTER", "NODES")[0]) {
+		nodes, err := s.do("CLUSTER", "NODES")
+		if err != nil {
+			continue // it is down
+		}
+		for line := range strings.Lines(nodes[0]) {
 			f := strings.Fields(line)
-			if !strings.Contains(f[2], "myself") {
+			if !strings.Contains(f[2], "myself") || !strings.Contains(f[2], "master") {
 				continue
 			}
 			for _, r := range f[8:] {

@@ -174,6 +174,8 @@ func (s *Server) do(args ...string) ([]string, error) {
 // Pid returns the process id of the running server, or of the last one.
 func (s *Server) Pid() int { return s.process().cmd.Process.Pid }
 
+func (s *Server) portText() string { return strconv.Itoa(s.port) }
+
 func (s *Server) process() *process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,10 +243,8 @@ func (s *Server) Thaw() {
 // synchronized. Its clients may only read.
 func StartReplica(t testing.TB, of *Server) *Server {
 	t.Helper()
-	s := Start(t, "--replicaof", "127.0.0.1", strconv.Itoa(of.port))
-	Until(t, "the replica to synchronize", func() bool {
-		return infoField(s.Do(t, "INFO", "replication")[0], "master_link_status") == "up"
-	})
+	s := Start(t, "--replicaof", "127.0.0.1", of.portText())
+	waitSynced(t, s)
 	return s
 }
 

@@ -1,0 +1,82 @@
+package topology
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/redistest"
+)
+
+// A slot moves under a held object, and under those who wait for it: nobody loses
+// anything, and the next one has it soon after it was given back.
+func testSlotMoves(t *testing.T, cl *redistest.Cluster) {
+	const lease = 1500 * time.Millisecond
+	a := newClient(t, cl.Client(t), latchkey.WithWatchdogTimeout(lease))
+	b := newClient(t, cl.Client(t), latchkey.WithWatchdogTimeout(lease))
+	c := newClient(t, cl.Client(t), latchkey.WithWatchdogTimeout(lease))
+	const tag = "{moving}"
+	slot := cl.Slot(t, tag)
+	held, seconds, thirds := map[string]taken{}, map[string]<-chan waiter{}, map[string]<-chan waiter{}
+	for kind := range objects {
+		held[kind] = take(t, kind, a, tag+kind)
+		seconds[kind] = waitFor(t.Context(), kind, b, tag+kind)
+	}
+	waiting(t, b, len(objects))
+	for kind := range objects {
+		thirds[kind] = waitFor(t.Context(), kind, c, tag+kind)
+	}
+	waiting(t, c, len(objects))
+
+	for range 2 {
+		from := cl.Owner(t, slot)
+		cl.MoveSlot(t, slot, from, (from+1)%len(cl.Nodes))
+	}
+	renewed := a.Stats().Renewals
+	redistest.Until(t, "renewals at the new place", func() bool { return a.Stats().Renewals > renewed+2*uint64(len(objects)) })
+	require.Zero(t, a.Stats().Losses)
+	for kind, first := range held {
+		next := []<-chan waiter{seconds[kind], thirds[kind]}
+		if kind != "fair" { // no order
+			both := make(chan waiter, 2)
+			for _, ch := range next {
+				go func() { both <- <-ch }()
+			}
+			next = []<-chan waiter{both, both}
+		}
+		for _, ch := range next {
+			released := first.give(t)
+			var at time.Time
+			first, at = receiveAt(t, ch)
+			require.Less(t, at.Sub(released), 2*time.Second, kind)
+		}
+		first.give(t)
+	}
+}
+
+// A slot is on the move for longer: its keys are at one node or the other. What is
+// held there is renewed and given back; what was free is taken (ASK).
+func testOpenSlot(t *testing.T, cl *redistest.Cluster) {
+	const lease = 600 * time.Millisecond
+	c := newClient(t, cl.Client(t), latchkey.WithWatchdogTimeout(lease))
+	const tag = "{opened}"
+	slot := cl.Slot(t, tag)
+	held := map[string]taken{}
+	for _, kind := range []string{"rlock", "write lock", "permit semaphore"} {
+		held[kind] = take(t, kind, c, tag+kind)
+	}
+	from := cl.Owner(t, slot)
+	to := (from + 1) % len(cl.Nodes)
+	cl.OpenSlot(t, slot, from, to)
+	before := c.Stats().Renewals
+	redistest.Until(t, "some periods", func() bool { return c.Stats().Renewals > before+9 })
+	require.Zero(t, c.Stats().Losses)
+	for _, g := range held {
+		g.give(t)
+	}
+	take(t, "rlock", c, tag+"new").give(t)
+	cl.MoveSlot(t, slot, from, to)
+	take(t, "rlock", c, tag+"new").give(t)
+}

@@ -1,0 +1,166 @@
+package pubsub_test
+
+import (
+	"context"
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey/internal/redistest"
+	"github.com/latchkey-go/latchkey/pubsub"
+)
+
+// oldNode is a hook for the client of one node: it answers as Redis 6.2 does,
+// which has no sharded pub/sub.
+type oldNode struct{ redis.Hook }
+
+type replyError string
+
+func (e replyError) Error() string { return string(e) }
+func (replyError) RedisError()     {}
+
+func (oldNode) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (oldNode) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (oldNode) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "pubsub" {
+			cmd.SetErr(replyError("ERR Unknown subcommand or wrong number of arguments for 'shardnumsub'. Try PUBSUB HELP."))
+			return cmd.Err()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// withOld makes those nodes of a cluster look like Redis 6.2.
+func withOld(nodes ...*redistest.Server) func(*redis.ClusterOptions) {
+	return func(o *redis.ClusterOptions) {
+		o.NewClient = func(opt *redis.Options) *redis.Client {
+			c := redis.NewClient(opt)
+			if slices.ContainsFunc(nodes, func(s *redistest.Server) bool { return s.Addr == opt.Addr }) {
+				c.AddHook(oldNode{})
+			}
+			return c
+		}
+	}
+}
+
+func testAuto(t *testing.T, cl *redistest.Cluster) {
+	tests := []struct {
+		name string
+		old  []*redistest.Server
+		want pubsub.Mode
+	}{
+		{"new", nil, pubsub.Sharded},
+		{"mixed", cl.Nodes[:1], pubsub.Both},
+		{"old", cl.Nodes, pubsub.Plain},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			rdb := cl.Client(t, withOld(tt.old...))
+			n := newNotifier(t, rdb, pubsub.Config{Mode: pubsub.Auto})
+			var subs []*pubsub.Subscription
+			all := names("auto", 20)
+			for _, name := range all {
+				subs = append(subs, n.Subscribe(name))
+			}
+			n.Subscribe("gone before the answer").Close()
+			for i, s := range subs {
+				await(t, s, pubsub.Live)
+				drain(s)
+				if tt.want != pubsub.Sharded {
+					require.NoError(t, rdb.Publish(bg, all[i], "x").Err())
+					hint(t, s)
+				}
+				if tt.want != pubsub.Plain {
+					require.NoError(t, rdb.SPublish(bg, all[i], "x").Err())
+					hint(t, s)
+				}
+			}
+			require.Equal(t, tt.want, n.Mode())
+		})
+	}
+	t.Run("asked only", func(t *testing.T) {
+		n := newNotifier(t, cl.Client(t), pubsub.Config{Mode: pubsub.Auto})
+		require.Equal(t, pubsub.Auto, n.Mode(), "nobody has asked yet")
+		redistest.Until(t, "the answer", func() bool { return n.Mode() == pubsub.Sharded })
+		require.Zero(t, n.Stats().Connections)
+	})
+}
+
+// While no node answers, subscriptions are pending; then they are made.
+func TestAutoWaitsForTheCluster(t *testing.T) {
+	cl := redistest.StartCluster(t, 1)
+	open := make(chan struct{})
+	rdb := cl.Client(t, func(o *redis.ClusterOptions) {
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			select {
+			case <-open:
+				var d net.Dialer
+				return d.DialContext(ctx, network, addr)
+			default:
+				return nil, net.ErrClosed
+			}
+		}
+	})
+	n := newNotifier(t, rdb, pubsub.Config{Mode: pubsub.Auto})
+	s := n.Subscribe("a")
+	time.Sleep(50 * time.Millisecond) // some searches that find nothing
+	require.Equal(t, pubsub.Pending, s.State())
+	require.Equal(t, pubsub.Auto, n.Mode())
+	close(open)
+	await(t, s, pubsub.Live)
+	require.Equal(t, pubsub.Sharded, n.Mode())
+}
+
+func TestAutoOutsideOfACluster(t *testing.T) {
+	n := newNotifier(t, redistest.Start(t).Client(t), pubsub.Config{Mode: pubsub.Auto})
+	require.Equal(t, pubsub.Plain, n.Mode())
+	live(t, n, "a")
+}
+
+// A sharded channel follows its slot when the replica takes over, be it that the
+// master steps down or that it dies.
+func TestFailover(t *testing.T) {
+	cl := redistest.StartClusterWithReplicas(t, 3)
+	rdb := cl.Client(t)
+	for _, mode := range []pubsub.Mode{pubsub.Sharded, pubsub.Plain} {
+		n := newNotifier(t, rdb, pubsub.Config{Mode: mode})
+		all := names("f", 30)
+		var subs []*pubsub.Subscription
+		for _, name := range all {
+			subs = append(subs, live(t, n, name))
+		}
+		check := func() {
+			t.Helper()
+			for i, s := range subs {
+				awaitWithin(t, 2*time.Second, s, pubsub.Live)
+				drain(s)
+				redistest.Until(t, "published", func() bool {
+					// The count may be 0: a master that has stepped down serves
+					// subscribers of its shard as well, and tells nobody of them.
+					if mode == pubsub.Plain {
+						return rdb.Publish(bg, all[i], "x").Err() == nil
+					}
+					return rdb.SPublish(bg, all[i], "x").Err() == nil
+				})
+				hint(t, s)
+			}
+		}
+		check()
+		slot := cl.Slot(t, all[0])
+		cl.Switch(t, slot)
+		check()
+		if mode == pubsub.Sharded {
+			old, _ := cl.Failover(t, slot)
+			check()
+			cl.Rejoin(t, old)
+			check()
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package pubsub
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Mode returns how messages are carried: Plain, Sharded, Both or Off. It is Auto
+// as long as nobody knows, and then the servers are asked, in the background:
+// whoever publishes meanwhile should do so both ways.
+func (n *Notifier) Mode() Mode {
+	m := Mode(n.mode.Load())
+	if m != Auto {
+		return m
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.asked && !n.closed {
+		n.asked = true
+		n.startLocked()
+		n.wakeLocked()
+	}
+	return m
+}
+
+// startLocked starts the control goroutine, once.
+func (n *Notifier) startLocked() {
+	if !n.started {
+		n.started = true
+		n.wg.Add(1)
+		go n.control.run()
+	}
+}
+
+// search asks the servers, if the mode is not known and somebody needs it. It
+// runs apart; one search at a time.
+func (c *control) search(now time.Time) {
+	n := c.n
+	if Mode(n.mode.Load()) != Auto || c.searching || now.Before(c.searchAt) {
+		return
+	}
+	n.mu.Lock()
+	wanted := n.asked || len(c.early) > 0
+	n.mu.Unlock()
+	if !wanted {
+		return
+	}
+	c.searching = true
+	n.wg.Add(1)
+	go func() {
+		defer n.wg.Done()
+		ctx, cancel := context.WithTimeout(n.ctx, n.cfg.dialBound())
+		defer cancel()
+		n.post(event{kind: evMode, mode: askMode(ctx, n.cluster)})
+	}()
+}
+
+// found takes in what a search has found: Auto for nothing.
+func (c *control) found(m Mode, now time.Time) {
+	c.searching = false
+	if m == Auto {
+		c.searchAt = now.Add(backoff(c.searches))
+		c.searches++
+		return
+	}
+	c.n.mode.Store(int32(m))
+	for _, ch := range c.early {
+		if !ch.left {
+			c.admit(ch, now)
+		}
+	}
+	c.early = nil
+}
+
+// askMode asks all masters of a cluster whether they have sharded pub/sub, as
+// Redisson asks one of them, and returns what follows: Auto when none answers.
+func askMode(ctx context.Context, rdb *redis.ClusterClient) Mode {
+	var mu sync.Mutex
+	var answers []error
+	// The error is that of one node, and among the answers.
+	_ = rdb.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		err := node.Do(ctx, "pubsub", "shardnumsub", "0").Err()
+		mu.Lock()
+		answers = append(answers, err)
+		mu.Unlock()
+		return nil
+	})
+	return conclude(answers)
+}
+
+// conclude returns the mode that follows from the masters' answers to PUBSUB
+// SHARDNUMSUB. Where they differ, as during an upgrade, or may not tell, it is
+// Both, which is right for every fleet; what a server then refuses is polled for.
+func conclude(answers []error) Mode {
+	var with, without, silent bool
+	for _, err := range answers {
+		var reply redis.Error
+		switch {
+		case err == nil:
+			with = true
+		case !errors.As(err, &reply):
+			// Nobody was there.
+		case strings.HasPrefix(reply.Error(), "ERR"):
+			without = true
+		case strings.HasPrefix(reply.Error(), "NOPERM"):
+			silent = true
+		}
+	}
+	switch {
+	case silent || with && without:
+		return Both
+	case with:
+		return Sharded
+	case without:
+		return Plain
+	}
+	return Auto
+}
