@@ -113,7 +113,7 @@ func (p *pair) goIsRefused(t *testing.T) {
 func (p *pair) javaIsRefused(t *testing.T) {
 	t.Helper()
 	require.Equal(t, "false", p.do(t, "trylock"))
-	require.Equal(t, "false", p.do(t, "trylock", 20))
+	require.Equal(t, "false", p.do(t, "trylock", 200))
 }
 
 // locks are the tests that every kind of exclusive lock goes through.
