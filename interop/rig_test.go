@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -171,6 +172,30 @@ func (r *rig) channels(t *testing.T, name string) []string {
 		found = append(found, s.Do(t, "PUBSUB", "SHARDCHANNELS", "*"+name+"*")...)
 	}
 	return found
+}
+
+// dump logs what Redis has of an object, and what the JVM's threads are doing.
+func (r *rig) dump(t *testing.T, name string) {
+	t.Helper()
+	t.Logf("subscribed: %v", r.channels(t, name))
+	for _, s := range r.nodes {
+		for _, key := range s.Do(t, "KEYS", "*"+name+"*") {
+			value := ""
+			switch s.Do(t, "TYPE", key)[0] {
+			case "hash":
+				value = fmt.Sprint(s.Do(t, "HGETALL", key))
+			case "list":
+				value = fmt.Sprint(s.Do(t, "LRANGE", key, "0", "-1"))
+			case "zset":
+				value = fmt.Sprint(s.Do(t, "ZRANGE", key, "0", "-1", "WITHSCORES"))
+			case "string":
+				value = fmt.Sprint(s.Do(t, "GET", key))
+			}
+			t.Logf("%s: %s, for %s ms", key, value, s.Do(t, "PTTL", key)[0])
+		}
+	}
+	_ = r.jvm.cmd.Process.Signal(syscall.SIGQUIT) // a JVM says what its threads do, and goes on
+	time.Sleep(time.Second)
 }
 
 // subscribed waits until somebody listens for the object of that name.
