@@ -233,7 +233,7 @@ func (th *thread) holder(t *testing.T) string {
 	return th.client.id + ":" + th.do(t, "thread")
 }
 
-// tail is a writer that keeps the last few kilobytes.
+// tail is a writer that keeps the last 32 kilobytes.
 type tail struct {
 	mu sync.Mutex
 	b  []byte
@@ -243,7 +243,7 @@ func (w *tail) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.b = append(w.b, p...)
-	w.b = w.b[max(0, len(w.b)-8000):]
+	w.b = w.b[max(0, len(w.b)-32000):]
 	return len(p), nil
 }
 

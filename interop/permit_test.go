@@ -83,7 +83,7 @@ func permitIDs(t *testing.T, r *rig) {
 	_, err = p.s.TryAcquire(soon(t))
 	require.ErrorIs(t, err, latchkey.ErrNotAcquired)
 	require.Equal(t, "null", p.do(t, "tryacquire"))
-	require.Equal(t, "null", p.do(t, "tryacquire", 30, 1000))
+	require.Equal(t, "null", p.do(t, "tryacquire", 200, 1000))
 
 	require.NoError(t, p.s.Release(soon(t), javas), "Java's id, released by Go")
 	p.counts(t, 1, 1)

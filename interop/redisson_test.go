@@ -42,6 +42,8 @@ func testObjects(t *testing.T, r *rig) {
 		testFenced(t, r)
 		testSemaphores(t, r)
 		testPermits(t, r)
+		testMulti(t, r)
+		testGroup(t, r)
 		testMapper(t, r)
 	})
 }
@@ -92,13 +94,13 @@ func heard(t *testing.T, r *rig, mode latchkey.PubSubMode) (toGo, toJava bool) {
 	name := r.name(t)
 	java, golang := javaLocker(r.fast.thread(), "rlock", name), goLocker(rlock.New(c, name))
 	took := func(a, b side) time.Duration {
-		at(t, a, a.take(t))
+		r.at(t, name, a, a.take(t))
 		woken := b.take(t)
 		r.subscribed(t, name)
 		time.Sleep(100 * time.Millisecond)
 		start := time.Now()
 		a.give(t)
-		d := at(t, b, woken).Sub(start)
+		d := r.at(t, name, b, woken).Sub(start)
 		b.give(t)
 		return d
 	}

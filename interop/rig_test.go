@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -81,7 +82,13 @@ func (r *rig) dial(t *testing.T, d dialer) redis.UniversalClient {
 func (r *rig) client(t *testing.T, opts ...latchkey.Option) *latchkey.Client {
 	t.Helper()
 	c := latchkey.New(r.dial(t, nil), append([]latchkey.Option{latchkey.WithPubSub(r.mode)}, opts...)...)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	t.Cleanup(func() {
+		if !t.Failed() {
+			redistest.Until(t, "the last subscription to end", func() bool { return c.Stats().Subscriptions == 0 })
+			require.Zero(t, c.Stats().Waiting, "Waiting")
+		}
+		require.NoError(t, c.Close())
+	})
 	return c
 }
 
@@ -115,9 +122,10 @@ func (r *rig) mortal(t *testing.T) (c *latchkey.Client, kill func()) {
 
 var names atomic.Int64
 
-// name returns a name that nobody else uses. At the end of the test nothing may
-// be left under it: no Redis channel, and no key that does not expire, but those
-// in keep, whose %s stands for the name.
+// name returns a name that nobody else uses. At the end of the test no key may be
+// left under it that does not expire, but those in keep, whose %s stands for the
+// name. (Redis channels are looked at for each Go client: when a tryLock of Java's
+// runs out of time while it subscribes, it may stay subscribed for good.)
 func (r *rig) name(t *testing.T, keep ...string) string {
 	t.Helper()
 	base := t.Name()[strings.LastIndexByte(t.Name(), '/')+1:]
@@ -143,7 +151,7 @@ func (r *rig) name(t *testing.T, keep ...string) string {
 
 func (r *rig) left(t *testing.T, name string, keep []string) []string {
 	t.Helper()
-	left := r.channels(t, name)
+	var left []string
 	for _, s := range r.nodes {
 		for _, key := range s.Do(t, "KEYS", "*"+name+"*") {
 			if s.Do(t, "PTTL", key)[0] == "-1" && !slices.Contains(keep, key) {
@@ -164,6 +172,30 @@ func (r *rig) channels(t *testing.T, name string) []string {
 		found = append(found, s.Do(t, "PUBSUB", "SHARDCHANNELS", "*"+name+"*")...)
 	}
 	return found
+}
+
+// dump logs what Redis has of an object, and what the JVM's threads are doing.
+func (r *rig) dump(t *testing.T, name string) {
+	t.Helper()
+	t.Logf("subscribed: %v", r.channels(t, name))
+	for _, s := range r.nodes {
+		for _, key := range s.Do(t, "KEYS", "*"+name+"*") {
+			value := ""
+			switch s.Do(t, "TYPE", key)[0] {
+			case "hash":
+				value = fmt.Sprint(s.Do(t, "HGETALL", key))
+			case "list":
+				value = fmt.Sprint(s.Do(t, "LRANGE", key, "0", "-1"))
+			case "zset":
+				value = fmt.Sprint(s.Do(t, "ZRANGE", key, "0", "-1", "WITHSCORES"))
+			case "string":
+				value = fmt.Sprint(s.Do(t, "GET", key))
+			}
+			t.Logf("%s: %s, for %s ms", key, value, s.Do(t, "PTTL", key)[0])
+		}
+	}
+	_ = r.jvm.cmd.Process.Signal(syscall.SIGQUIT) // a JVM says what its threads do, and goes on
+	time.Sleep(time.Second)
 }
 
 // subscribed waits until somebody listens for the object of that name.

@@ -45,7 +45,7 @@ func semaphoreCounts(t *testing.T, r *rig) {
 	available(1)
 	require.ErrorIs(t, s.TryAcquire(soon(t), 2), latchkey.ErrNotAcquired)
 	require.False(t, th.yes(t, "sem.tryacquire", s.Name(), 2))
-	require.False(t, th.yes(t, "sem.tryacquire", s.Name(), 2, 30))
+	require.False(t, th.yes(t, "sem.tryacquire", s.Name(), 2, 200))
 
 	// Permits have no owner.
 	th.do(t, "sem.release", s.Name(), 4)
@@ -140,14 +140,14 @@ func latchCounts(t *testing.T, r *rig) {
 		require.NoError(t, l.CountDown(soon(t)))
 		th.do(t, "latch.down", l.Name())
 		count(2)
-		require.False(t, th.yes(t, "latch.await", l.Name(), 30))
+		require.False(t, th.yes(t, "latch.await", l.Name(), 200))
 		require.NoError(t, l.CountDown(soon(t)))
 		th.do(t, "latch.down", l.Name())
 		count(0)
 		th.do(t, "latch.down", l.Name())
 		require.NoError(t, l.CountDown(soon(t)))
 		count(0)
-		require.True(t, th.yes(t, "latch.await", l.Name(), 30))
+		require.True(t, th.yes(t, "latch.await", l.Name(), 200))
 		require.NoError(t, l.Await(soon(t)))
 	}
 	set, err := l.TrySetCount(soon(t), 3)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/fairlock"
+	"github.com/latchkey-go/latchkey/multilock"
 	"github.com/latchkey-go/latchkey/permitsemaphore"
 	"github.com/latchkey-go/latchkey/rlock"
 	"github.com/latchkey-go/latchkey/rwlock"
@@ -28,7 +29,7 @@ import (
 const (
 	stressWork = "LATCHKEY_INTEROP_STRESS" // a stressJob, in the processes that do one
 
-	jvms, javaThreads     = 2, 16
+	javaThreads           = 16 // in each of two JVMs
 	processes, goroutines = 2, 32
 
 	alone   = 1000 // how much may be inside an exclusive section: as much as its weight
@@ -63,15 +64,18 @@ type stressReport struct {
 // stresses are the objects of the mixed stress. The short run has the old releases
 // show only where they differ most.
 func stresses(v version) []string {
-	if v == releases[0] || os.Getenv("INTEROP_LONG") != "" {
-		all := []string{"rlock", "fair", "rw", "sem", "permit"}
-		if os.Getenv("INTEROP_LONG") != "" {
-			all = append(all, "spin")
-			if v.since(hasFenced) {
-				all = append(all, "fenced")
-			}
+	switch {
+	case os.Getenv("INTEROP_LONG") != "":
+		all := []string{"rlock", "spin", "fair", "rw", "sem", "permit", "multi"}
+		if v.since(hasFenced) {
+			all = append(all, "fenced")
+		}
+		if v.since(hasGroupLock) {
+			all = append(all, "group")
 		}
 		return all
+	case v == releases[0]:
+		return []string{"rlock", "fair", "rw", "permit"}
 	}
 	return []string{"fair", "rw"}
 }
@@ -84,18 +88,26 @@ func testStress(t *testing.T, r *rig) {
 	if os.Getenv("INTEROP_LONG") != "" {
 		d = time.Minute
 	}
-	second := startJVM(t, r.version).open(t, r.address())
+	var javas []*redisson
+	for _, j := range []*jvm{r.jvm, startJVM(t, r.version)} {
+		javas = append(javas, j.open(t, r.address(), "strings=true")) // for the group
+	}
 	for _, kind := range stresses(r.version) {
-		t.Run("stress "+kind, func(t *testing.T) { stress(t, r, kind, d, r.j, second) })
+		t.Run("stress "+kind, func(t *testing.T) { stress(t, r, kind, d, javas) })
 	}
 }
 
-func stress(t *testing.T, r *rig, kind string, d time.Duration, javas ...*redisson) {
+func stress(t *testing.T, r *rig, kind string, d time.Duration, javas []*redisson) {
 	name := r.name(t)
+	javaName := name
 	job := stressJob{r.addresses(), r.mode, kind, name, "detector:{" + name + "}", d.Milliseconds(), 1}
 	switch kind {
 	case "rw":
 		job.Limit = alone
+	case "multi":
+		javaName = name + "c," + name + "a," + name + "b"
+	case "group":
+		javaName = name + ":a,b"
 	case "sem", "permit":
 		job.Limit = permits
 		java := r.j.thread()
@@ -112,7 +124,7 @@ func stress(t *testing.T, r *rig, kind string, d time.Duration, javas ...*rediss
 	var calls []*call
 	for range javaThreads {
 		for _, j := range javas {
-			calls = append(calls, j.thread().start("stress", kind, name, job.Millis, job.Limit, job.Detector))
+			calls = append(calls, j.thread().start("stress", kind, javaName, job.Millis, job.Limit, job.Detector))
 		}
 	}
 	java, golang := 0, 0
@@ -236,6 +248,10 @@ func (job stressJob) taker(c *latchkey.Client) taker {
 		return lock(rlock.New(c, job.Name, rlock.Fenced()), 1)
 	case "fair":
 		return lock(fairlock.New(c, job.Name), 1)
+	case "multi":
+		return lock(multilock.New(rlock.New(c, job.Name+"a"), rlock.New(c, job.Name+"b"), rlock.New(c, job.Name+"c")), 1)
+	case "group":
+		return lock(multilock.NewGroup(c, job.Name, "b", "c"), 1)
 	case "rw":
 		rw := rwlock.New(c, job.Name)
 		read, write := lock(rw.ReadLock(), 1), lock(rw.WriteLock(), alone)

@@ -34,6 +34,7 @@ const (
 	hasPermitCounts   version = "3.19.1" // getPermits, acquiredPermits, setPermits
 	hasManyPermits    version = "3.23.4" // several permits at a time
 	hasShardedProbe   version = "3.28.0" // sharded pub/sub in a cluster, found out reliably
+	hasRWMapper       version = "3.27.0" // NameMapper once, not twice, for a read-write lock (at the latest)
 	hasFairSleep      version = "3.32.0" // a fair waiter always looks again when the lease is over
 	hasShardedMode    version = "3.29.0" // ... and the setting for it
 	hasGroupLock      version = "3.38.0" // getMultiLock(group, values)

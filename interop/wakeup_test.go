@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
@@ -27,8 +26,14 @@ const (
 // A side is what one side does with an object: a Go client, or a Java thread.
 type side struct {
 	what string
-	take func(t *testing.T) <-chan time.Time // starts to wait for it; tells when it has it
-	give func(t *testing.T)                  // gives it back
+	take func(t *testing.T) <-chan taken // starts to wait for it; tells when it has it
+	give func(t *testing.T)              // gives it back
+}
+
+// taken is the end of a wait.
+type taken struct {
+	at  time.Time
+	err error
 }
 
 // wakes fails the test unless b, which waits for what a has, goes on promptly
@@ -36,31 +41,38 @@ type side struct {
 // by itself.
 func (r *rig) wakes(t *testing.T, name string, a, b side) {
 	t.Helper()
+	r.wakesWithin(t, prompt, name, a, b)
+}
+
+func (r *rig) wakesWithin(t *testing.T, limit time.Duration, name string, a, b side) {
+	t.Helper()
 	took := make([]time.Duration, rounds)
 	for i := range took {
-		at(t, a, a.take(t))
+		r.at(t, name, a, a.take(t))
 		woken := b.take(t)
 		r.subscribed(t, name)
 		time.Sleep(30 * time.Millisecond) // it asks once more behind that, and falls asleep
 		require.Empty(t, woken, "%s has what %s has", b.what, a.what)
 		start := time.Now()
 		a.give(t)
-		took[i] = at(t, b, woken).Sub(start)
+		took[i] = r.at(t, name, b, woken).Sub(start)
 		b.give(t)
 	}
 	t.Logf("%s wakes %s after %v", a.what, b.what, took)
 	slices.Sort(took)
-	require.Less(t, took[rounds/2], prompt, "median of %v", took)
+	require.Less(t, took[rounds/2], limit, "median of %v", took)
 	require.Less(t, took[rounds-1], 2*time.Second, "slowest of %v", took)
 }
 
-// at returns when s got what it waits for.
-func at(t *testing.T, s side, taken <-chan time.Time) time.Time {
+// at returns when s got what it waits for, the object of that name.
+func (r *rig) at(t *testing.T, name string, s side, ch <-chan taken) time.Time {
 	t.Helper()
 	select {
-	case at := <-taken:
-		return at
+	case got := <-ch:
+		require.NoError(t, got.err, s.what)
+		return got.at
 	case <-time.After(patience):
+		r.dump(t, name)
 		require.Fail(t, "still waiting", s.what)
 		return time.Time{}
 	}
@@ -70,12 +82,11 @@ func at(t *testing.T, s side, taken <-chan time.Time) time.Time {
 func goSide(what string, take, give func(t *testing.T) error) side {
 	return side{
 		"Go " + what,
-		func(t *testing.T) <-chan time.Time {
-			ch := make(chan time.Time, 1)
+		func(t *testing.T) <-chan taken {
+			ch := make(chan taken, 1)
 			go func() {
-				if assert.NoError(t, take(t)) {
-					ch <- time.Now()
-				}
+				err := take(t)
+				ch <- taken{time.Now(), err}
 			}()
 			return ch
 		},
@@ -98,15 +109,13 @@ func javaSide(what string, th *thread, take, give []any) side {
 	var last *call
 	return side{
 		"Java " + what,
-		func(t *testing.T) <-chan time.Time {
+		func(t *testing.T) <-chan taken {
 			c := th.start(take[0].(string), take[1:]...)
 			last = c
-			ch := make(chan time.Time, 1)
+			ch := make(chan taken, 1)
 			go func() {
 				<-c.done
-				if assert.NoError(t, c.err, c.what) {
-					ch <- c.at
-				}
+				ch <- taken{c.at, c.err}
 			}()
 			return ch
 		},

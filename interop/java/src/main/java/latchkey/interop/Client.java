@@ -3,6 +3,7 @@ package latchkey.interop;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
 import java.util.Arrays;
+import java.util.function.Function;
 import org.redisson.Redisson;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
@@ -21,13 +22,17 @@ final class Client {
 
     /**
      * Options are key=value: single=HOST:PORT or cluster=HOST:PORT,...; watchdog=MS, fairwait=MS, prefix=TEXT (a
-     * NameMapper), strings=true (StringCodec), sharded=AUTO|ON|OFF.
+     * NameMapper), strings=true (StringCodec), sharded=AUTO|ON|OFF. The function finds another client.
      */
-    Client(String[] options) throws Exception {
+    Client(String[] options, Function<String, RedissonClient> others) throws Exception {
         redisson = Redisson.create(config(options));
-        locks = new Locks(redisson);
+        locks = new Locks(redisson, others);
         synchronizers = new Synchronizers(redisson);
         stress = new Stress(redisson, locks, synchronizers);
+    }
+
+    RedissonClient redisson() {
+        return redisson;
     }
 
     private static Config config(String[] options) throws Exception {

@@ -5,6 +5,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Function;
 import org.redisson.RedissonMultiLock;
 import org.redisson.RedissonRedLock;
 import org.redisson.api.RFencedLock;
@@ -14,10 +15,12 @@ import org.redisson.api.RedissonClient;
 /** The locks of one client. An operation takes the kind of the lock, its name, and then its own arguments. */
 final class Locks {
     private final RedissonClient redisson;
+    private final Function<String, RedissonClient> others;
     private final Map<String, RLock> locks = new ConcurrentHashMap<>();
 
-    Locks(RedissonClient redisson) {
+    Locks(RedissonClient redisson, Function<String, RedissonClient> others) {
         this.redisson = redisson;
+        this.others = others;
     }
 
     /** Returns the same object for the same name, as a service that keeps its locks in fields has it. */
@@ -35,7 +38,7 @@ final class Locks {
             case "nonreentrantfair" -> redisson.getNonReentrantFairLock(name);
             case "read" -> redisson.getReadWriteLock(name).readLock();
             case "write" -> redisson.getReadWriteLock(name).writeLock();
-            // name is a,b,...: reentrant locks
+            // name is a,b,...: reentrant locks; or client!a,... on other clients
             case "multi" -> new RedissonMultiLock(members(name));
             case "red" -> new RedissonRedLock(members(name));
             // name is group:value,value,...
@@ -46,7 +49,10 @@ final class Locks {
     }
 
     private RLock[] members(String names) {
-        return Arrays.stream(names.split(",")).map(redisson::getLock).toArray(RLock[]::new);
+        return Arrays.stream(names.split(",")).map(name -> {
+            int end = name.indexOf('!');
+            return end < 0 ? redisson.getLock(name) : others.apply(name.substring(0, end)).getLock(name.substring(end + 1));
+        }).toArray(RLock[]::new);
     }
 
     Object run(String operation, String[] args) throws Exception {

@@ -68,7 +68,7 @@ public final class Main {
 
     private Object run(String name, String operation, String[] args) throws Exception {
         if (operation.equals("open")) {
-            clients.put(name, new Client(args));
+            clients.put(name, new Client(args, other -> clients.get(other).redisson()));
             return "";
         }
         Client client = clients.get(name);
