@@ -2,7 +2,9 @@ package redistest
 
 import (
 	"context"
+	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -116,6 +118,13 @@ func (e *Env) Link(c *redis.Client) *Proxy {
 		e.t.Fatal("redistest: not a client of this bubble")
 	}
 	return p
+}
+
+// Links returns the proxies between all clients and the server.
+func (e *Env) Links() []*Proxy {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Collect(maps.Values(e.links))
 }
 
 // Partition cuts the given clients off from the server, or all of them, future

@@ -1,0 +1,418 @@
+package multilock_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/multilock"
+	"github.com/latchkey-go/latchkey/rlock"
+)
+
+// inRed runs f in a bubble with five servers, and a lock of a majority of them.
+func inRed(t *testing.T, f func(t *testing.T, fl *fleet, l *multilock.Lock)) {
+	t.Helper()
+	inFleet(t, 5, func(t *testing.T, fl *fleet) {
+		f(t, fl, multilock.NewRed(rlocks("r", fl.clients...)...))
+	})
+}
+
+// another returns the same lock on clients of its own.
+func (fl *fleet) another(t testing.TB, opts ...latchkey.Option) *multilock.Lock {
+	t.Helper()
+	return multilock.NewRed(rlocks("r", fl.more(t, opts...)...)...)
+}
+
+// TestRedExcludes: one at a time, all members are taken and given back.
+func TestRedExcludes(t *testing.T) {
+	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
+		other := fl.another(t)
+		h := mustLock(t, l)
+		synctest.Wait()
+		require.Equal(t, 5, fl.holding("r"), "late grants join")
+		require.Zero(t, h.Token())
+		refused(t, other)
+		start := time.Now()
+		_, err := other.TryLock(t.Context(), latchkey.Wait(time.Second))
+		require.ErrorIs(t, err, latchkey.ErrNotAcquired)
+		require.LessOrEqual(t, time.Since(start), time.Second)
+		mustUnlock(t, h)
+		ended(t, h, context.Canceled)
+		require.ErrorIs(t, h.Unlock(t.Context()), latchkey.ErrNotHeld)
+		clean(t, fl.envs...)
+		mustUnlock(t, mustLock(t, other))
+		clean(t, fl.envs...)
+	})
+}
+
+// TestRedWaiterGetsIn: soon after the lock is free.
+func TestRedWaiterGetsIn(t *testing.T) {
+	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
+		h := mustLock(t, l)
+		var wg sync.WaitGroup
+		var released time.Time
+		wg.Go(func() {
+			h, err := fl.another(t).Lock(t.Context())
+			if assert.NoError(t, err) {
+				assert.Less(t, time.Since(released), 250*time.Millisecond)
+				assert.NoError(t, h.Unlock(t.Context()))
+			}
+		})
+		time.Sleep(10 * time.Second)
+		released = time.Now()
+		mustUnlock(t, h)
+		wg.Wait()
+		clean(t, fl.envs...)
+	})
+}
+
+// TestRedValidity: lease − time taken − drift.
+func TestRedValidity(t *testing.T) {
+	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
+		const lease, way = time.Second, 20 * time.Millisecond
+		// The first acquire connects, which is several round trips.
+		mustUnlock(t, mustLock(t, l))
+		synctest.Wait()
+		for i, c := range fl.envs {
+			for _, p := range c.Links() {
+				p.Delay(time.Duration(i) * way / 2)
+			}
+		}
+		start := time.Now()
+		h := mustLock(t, l, latchkey.Lease(lease))
+		require.Equal(t, way, time.Since(start), "when the third had answered")
+		require.Equal(t, window(lease)-way, h.Remaining())
+		<-h.Lost()
+		require.Equal(t, window(lease), time.Since(start))
+		ended(t, h, latchkey.ErrLeaseLost)
+		isLost(t, h.Unlock(t.Context()))
+	})
+}
+
+// TestRedSpentLease: answers that come when the lease is all but over are no lock.
+func TestRedSpentLease(t *testing.T) {
+	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
+		mustUnlock(t, mustLock(t, l))
+		synctest.Wait()
+		for _, c := range fl.envs {
+			for _, p := range c.Links() {
+				p.Delay(5 * time.Millisecond)
+			}
+		}
+		// A tenth of 30 ms is less than the way.
+		_, err := l.TryLock(t.Context(), latchkey.Lease(30*time.Millisecond))
+		require.Error(t, err)
+		time.Sleep(30 * time.Second)
+		clean(t, fl.envs...)
+	})
+}
+
+// TestRedMinorityDown: two silent servers of five cost nothing; three end it.
+func TestRedMinorityDown(t *testing.T) {
+	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
+		fl.cut(true, 1, 3)
+		for range 10 {
+			start := time.Now()
+			h := mustLock(t, l)
+			require.Zero(t, time.Since(start), "time to lock")
+			refused(t, fl.another(t))
+			start = time.Now()
+			mustUnlock(t, h)
+			require.Zero(t, time.Since(start), "time to unlock")
+		}
+		fl.cut(true, 4)
+		start := time.Now()
+		_, err := l.TryLock(t.Context())
+		require.Error(t, err)
+		require.NotErrorIs(t, err, latchkey.ErrNotAcquired, "nobody has it")
+		require.LessOrEqual(t, time.Since(start), 60*time.Millisecond)
+		start = time.Now()
+		_, err = l.TryLock(t.Context(), latchkey.Wait(time.Second))
+		require.ErrorIs(t, err, latchkey.ErrNotAcquired)
+		require.LessOrEqual(t, time.Since(start), time.Second+100*time.Millisecond)
+		start = time.Now()
+		_, err = l.Lock(t.Context())
+		require.Error(t, err, "Lock gives up")
+		require.LessOrEqual(t, time.Since(start), 4*time.Second)
+		fl.cut(false, 1, 3, 4)
+		time.Sleep(time.Minute)
+		clean(t, fl.envs...)
+		mustUnlock(t, mustLock(t, l))
+	})
+}
+
+// TestRedRenewalCountsAMajority: a hold outlives a minority, and is lost with the
+// majority, before the first lease on a server ends.
+func TestRedRenewalCountsAMajority(t *testing.T) {
+	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
+		h := mustLock(t, l)
+		synctest.Wait()
+		fl.cut(true, 0, 1)
+		time.Sleep(2 * time.Minute)
+		require.NoError(t, h.Context().Err())
+		require.Equal(t, 3, fl.holding("r"))
+		cut := time.Now()
+		fl.cut(true, 2)
+		<-h.Lost()
+		require.Less(t, time.Since(cut), 30*time.Second)
+		require.True(t, fl.envs[2].Mini.Exists("r"), "told before the server forgets")
+		ended(t, h, latchkey.ErrLeaseLost)
+		isLost(t, h.Extend(t.Context(), time.Minute))
+		isLost(t, h.Unlock(t.Context()))
+		fl.cut(false, 0, 1, 2)
+		time.Sleep(time.Minute)
+		clean(t, fl.envs...)
+	})
+}
+
+// TestRedRepairs: a member that was missing, or is lost, is taken again.
+func TestRedRepairs(t *testing.T) {
+	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
+		fl.cut(true, 3, 4)
+		h := mustLock(t, l)
+		require.Equal(t, 3, fl.holding("r"))
+		fl.cut(false, 3, 4)
+		time.Sleep(21 * time.Second)
+		synctest.Wait()
+		require.Equal(t, 5, fl.holding("r"))
+		for i := range fl.envs { // one after the other forgets
+			fl.envs[i].Mini.FlushAll()
+			time.Sleep(21 * time.Second)
+			synctest.Wait()
+			require.Equal(t, 5, fl.holding("r"))
+			require.NoError(t, h.Context().Err())
+			refused(t, fl.another(t))
+		}
+		mustUnlock(t, h)
+		clean(t, fl.envs...)
+	})
+}
+
+// TestRedWipedMajority: three of five forget at once; the holder hears of it with
+// the next renewal.
+func TestRedWipedMajority(t *testing.T) {
+	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
+		h := mustLock(t, l)
+		synctest.Wait()
+		for i := range 3 {
+			fl.envs[i].Mini.FlushAll()
+		}
+		start := time.Now()
+		<-h.Lost()
+		require.LessOrEqual(t, time.Since(start), 10*time.Second)
+		isLost(t, h.Unlock(t.Context()))
+		clean(t, fl.envs...)
+	})
+}
+
+// TestRedUnlockFindsALoss: of a majority it is a loss, of a minority it is not.
+func TestRedUnlockFindsALoss(t *testing.T) {
+	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
+		for n := range 6 {
+			h := mustLock(t, l)
+			synctest.Wait()
+			for i := range n {
+				fl.envs[i].Mini.FlushAll()
+			}
+			err := h.Unlock(t.Context())
+			if n <= 2 {
+				require.NoError(t, err)
+			} else {
+				isLost(t, err)
+				<-h.Lost()
+			}
+			clean(t, fl.envs...)
+		}
+	})
+}
+
+// TestRedUnlockSilentMinority: what has become silent since adds no more than the
+// bound of a try.
+func TestRedUnlockSilentMinority(t *testing.T) {
+	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
+		h := mustLock(t, l)
+		synctest.Wait()
+		fl.cut(true, 0, 4)
+		start := time.Now()
+		mustUnlock(t, h)
+		require.LessOrEqual(t, time.Since(start), 50*time.Millisecond)
+		free(t, fl.another(t))
+		fl.cut(false, 0, 4)
+		time.Sleep(time.Minute)
+
+		h = mustLock(t, l)
+		synctest.Wait()
+		fl.cut(true, 0, 1, 2)
+		err := h.Unlock(t.Context())
+		require.Error(t, err, "a majority is silent")
+		require.NotErrorIs(t, err, latchkey.ErrNotHeld)
+		fl.cut(false, 0, 1, 2)
+		require.NoError(t, h.Unlock(t.Context()), "Unlock again")
+		time.Sleep(time.Minute)
+		clean(t, fl.envs...)
+	})
+}
+
+// TestRedClockJump: the clocks of a minority jump forward, by more than the lease.
+func TestRedClockJump(t *testing.T) {
+	for first := range 5 {
+		inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
+			other := fl.another(t)
+			h := mustLock(t, l)
+			synctest.Wait()
+			for _, i := range []int{first, (first + 1) % 5} {
+				fl.envs[i].Mini.SetTime(time.Now().Add(time.Hour))
+			}
+			for range 30 {
+				refused(t, other)
+				time.Sleep(350 * time.Millisecond)
+			}
+			require.NoError(t, h.Context().Err())
+			mustUnlock(t, h)
+			mustUnlock(t, mustLock(t, other))
+		})
+	}
+}
+
+// TestRedReenters: with the Hold's Context and with a holder, late members too.
+func TestRedReenters(t *testing.T) {
+	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
+		h := mustLock(t, l)
+		synctest.Wait()
+		again, err := l.TryLock(h.Context())
+		require.NoError(t, err)
+		synctest.Wait()
+		for i, c := range fl.clients {
+			n, err := rlock.New(c, "r").HoldCount(h.Context())
+			require.NoError(t, err)
+			require.Equal(t, 2, n, "hold count of member %d", i)
+		}
+		mustUnlock(t, again)
+		require.NoError(t, h.Context().Err())
+		mustUnlock(t, h)
+		clean(t, fl.envs...)
+
+		ctx := latchkey.WithHolder(t.Context())
+		_, err = l.Lock(ctx)
+		require.NoError(t, err)
+		_, err = l.Lock(ctx)
+		require.NoError(t, err)
+		synctest.Wait()
+		require.NoError(t, l.Unlock(ctx))
+		require.Equal(t, 5, fl.holding("r"))
+		require.NoError(t, l.Unlock(ctx))
+		require.ErrorIs(t, l.Unlock(ctx), latchkey.ErrNotHeld)
+		clean(t, fl.envs...)
+	})
+}
+
+// TestRedCancel: a call returns when its context ends, and leaves nothing.
+func TestRedCancel(t *testing.T) {
+	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
+		h := mustLock(t, l)
+		other := fl.another(t)
+		ctx, cancel := context.WithTimeout(t.Context(), 777*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		_, err := other.Lock(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.LessOrEqual(t, time.Since(start), 877*time.Millisecond)
+		fl.cut(true, 0, 1, 2, 3, 4)
+		ctx, cancel = context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		start = time.Now()
+		_, err = other.Lock(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.LessOrEqual(t, time.Since(start), 120*time.Millisecond)
+		fl.cut(false, 0, 1, 2, 3, 4)
+		mustUnlock(t, h)
+		time.Sleep(time.Minute)
+		clean(t, fl.envs...)
+	})
+}
+
+// TestRedClose: clients that are closed end the whole when a majority is; nothing
+// was lost.
+func TestRedClose(t *testing.T) {
+	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
+		h := mustLock(t, l)
+		synctest.Wait()
+		for i := range 2 {
+			require.NoError(t, fl.clients[i].Close())
+		}
+		require.NoError(t, h.Context().Err())
+		require.NoError(t, fl.clients[2].Close())
+		ended(t, h, latchkey.ErrClosed)
+		require.ErrorIs(t, h.Unlock(t.Context()), latchkey.ErrClosed)
+		_, err := l.Lock(t.Context())
+		require.ErrorIs(t, err, latchkey.ErrClosed)
+		clean(t, fl.envs...)
+	})
+}
+
+// TestRedManyWaiters: several compete, nobody overlaps, everybody gets in.
+func TestRedManyWaiters(t *testing.T) {
+	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
+		inside := 0
+		var wg sync.WaitGroup
+		for range 6 {
+			l := fl.another(t)
+			wg.Go(func() {
+				for range 10 {
+					h, err := l.Lock(t.Context())
+					if !assert.NoError(t, err) {
+						return
+					}
+					inside++
+					assert.Equal(t, 1, inside, "holders")
+					time.Sleep(3 * time.Millisecond)
+					inside--
+					assert.NoError(t, h.Unlock(t.Context()))
+				}
+			})
+		}
+		wg.Wait()
+		time.Sleep(time.Minute)
+		clean(t, fl.envs...)
+	})
+}
+
+// TestRedAsync: a Hold that nobody receives is taken back.
+func TestRedAsync(t *testing.T) {
+	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
+		ctx, cancel := context.WithCancel(t.Context())
+		ch := l.LockAsync(ctx)
+		synctest.Wait()
+		require.Equal(t, 5, fl.holding("r"))
+		cancel()
+		synctest.Wait()
+		r := <-ch
+		require.ErrorIs(t, r.Err, context.Canceled)
+		clean(t, fl.envs...)
+		r = <-l.TryLockAsync(t.Context())
+		require.NoError(t, r.Err)
+		require.NoError(t, <-r.Value.UnlockAsync(t.Context()))
+		require.ErrorIs(t, <-l.UnlockAsync(t.Context()), latchkey.ErrNotHeld)
+		clean(t, fl.envs...)
+	})
+}
+
+// TestRedHoldAtLeast: it stays closed on every server.
+func TestRedHoldAtLeast(t *testing.T) {
+	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
+		h := mustLock(t, l, latchkey.HoldAtLeast(time.Minute))
+		mustUnlock(t, h)
+		refused(t, l)
+		time.Sleep(59 * time.Second)
+		refused(t, l)
+		time.Sleep(time.Second + time.Millisecond)
+		clean(t, fl.envs...)
+		mustUnlock(t, mustLock(t, l))
+	})
+}
