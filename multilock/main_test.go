@@ -1,6 +1,7 @@
-package multilock
+package multilock_test
 
 import (
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -8,4 +9,12 @@ import (
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, redistest.LeakOptions()...) }
+func TestMain(m *testing.M) {
+	if addr := os.Getenv(killedAddr); addr != "" {
+		killedChild(addr) // this process is that of TestGroupKilled
+	}
+	goleak.VerifyTestMain(m, redistest.LeakOptions()...)
+}
+
+// long reports whether the long forms of the tests are wanted.
+func long() bool { return os.Getenv("LATCHKEY_LONG") != "" }

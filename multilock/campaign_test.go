@@ -1,0 +1,326 @@
+package multilock_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/redistest"
+	"github.com/latchkey-go/latchkey/multilock"
+)
+
+// campaignLease is the longest lease in the campaign. A server that restarts
+// empty stays down for longer.
+const campaignLease = 1500 * time.Millisecond
+
+// A campaign is five independent servers, a proxy before each, and what goes
+// wrong with them.
+type campaign struct {
+	t       *testing.T
+	servers []*redistest.Server
+	proxies []*redistest.Proxy
+
+	// mu guards the field below.
+	mu     sync.Mutex
+	faulty map[int]bool
+
+	holder     atomic.Pointer[latchkey.Hold]
+	violations atomic.Int64
+	grants     atomic.Int64
+	losses     atomic.Int64
+	faults     [faultKinds]atomic.Int64
+	starved    atomic.Int64 // times that a majority was down and nobody got in
+}
+
+// What can go wrong with a server.
+const (
+	killed = iota
+	frozen
+	cutOff
+	slowed
+	reset
+	faultKinds
+)
+
+var faultNames = [faultKinds]string{"killed and restarted empty", "frozen", "cut off", "slowed", "connections reset"}
+
+// TestRedCampaign: exclusion over five real servers of which up to two are
+// killed, restarted empty, frozen, cut off or slowed at random, and now and then
+// a third is cut off: 5 minutes in the long form.
+func TestRedCampaign(t *testing.T) {
+	d := 6 * time.Second
+	if long() {
+		d = 5 * time.Minute
+	}
+	c := &campaign{t: t, faulty: map[int]bool{}}
+	for range 5 {
+		s := redistest.Start(t)
+		c.servers = append(c.servers, s)
+		c.proxies = append(c.proxies, redistest.NewProxy(t, s.Addr))
+	}
+	ctx, stop := context.WithTimeout(t.Context(), d)
+	defer stop()
+	var workers, drivers sync.WaitGroup
+	for w := range 4 {
+		workers.Go(func() { c.worker(ctx, w) })
+	}
+	for range 2 {
+		drivers.Go(func() { c.driver(ctx) })
+	}
+	drivers.Go(func() { c.starve(ctx) })
+	workers.Wait()
+	drivers.Wait()
+
+	t.Logf("%d grants, %d holds lost, %d times no majority", c.grants.Load(), c.losses.Load(), c.starved.Load())
+	for i := range c.faults {
+		t.Logf("%d times %s", c.faults[i].Load(), faultNames[i])
+	}
+	require.Zero(t, c.violations.Load(), "two holders at a time")
+	require.Greater(t, c.grants.Load(), int64(d/time.Second), "grants")
+	// Everything is up again: all that the dead have left ends, and the lock works.
+	require.Eventually(t, func() bool { return c.keys() == 0 }, 40*time.Second, 100*time.Millisecond, "keys are left")
+	h, err := c.lock(t).TryLock(t.Context(), latchkey.Wait(10*time.Second))
+	require.NoError(t, err)
+	mustUnlock(t, h)
+}
+
+func (c *campaign) keys() int {
+	n := 0
+	for _, s := range c.servers {
+		n += len(s.Do(c.t, "KEYS", "*"))
+	}
+	return n
+}
+
+// lock returns the lock on clients of its own.
+func (c *campaign) lock(t testing.TB) *multilock.Lock {
+	t.Helper()
+	ms := make([]*latchkey.Client, len(c.proxies))
+	for i, p := range c.proxies {
+		rdb := redis.NewClient(&redis.Options{Addr: p.Addr(), ReadTimeout: 500 * time.Millisecond, DialTimeout: 500 * time.Millisecond})
+		ms[i] = latchkey.New(rdb, latchkey.WithWatchdogTimeout(campaignLease), latchkey.WithUnlockTimeout(500*time.Millisecond))
+		t.Cleanup(func() {
+			_ = ms[i].Close()
+			_ = rdb.Close()
+		})
+	}
+	return multilock.NewRed(rlocks("r", ms...)...)
+}
+
+// worker takes the lock again and again.
+func (c *campaign) worker(ctx context.Context, w int) {
+	l := c.lock(c.t)
+	r := rand.New(rand.NewPCG(uint64(w), 3))
+	for ctx.Err() == nil {
+		var opts []latchkey.LockOption
+		fixed := r.IntN(4) == 0
+		if fixed {
+			opts = append(opts, latchkey.Lease(time.Duration(100+r.IntN(1000))*time.Millisecond))
+		}
+		h, err := l.Lock(ctx, opts...)
+		if err != nil {
+			continue
+		}
+		c.grants.Add(1)
+		c.section(h, time.Duration(r.IntN(20))*time.Millisecond)
+		select {
+		case <-h.Lost():
+			c.losses.Add(1)
+		default:
+		}
+		if fixed && r.IntN(2) == 0 {
+			continue // dead: the lease ends it
+		}
+		_ = h.Unlock(ctx) // ends with its lease at the latest
+	}
+}
+
+// section stays for d, or until the hold is not to be believed in any more. Two
+// holds that can be believed in at the same moment are a violation.
+func (c *campaign) section(h *latchkey.Hold, d time.Duration) {
+	prev := c.holder.Swap(h)
+	if prev != nil && prev.Remaining() > 0 && h.Remaining() > 0 {
+		c.violations.Add(1)
+	}
+	over := time.NewTimer(d)
+	defer over.Stop()
+	select {
+	case <-over.C:
+	case <-h.Context().Done():
+	}
+	if now := c.holder.Load(); now != h && now != nil && h.Remaining() > 0 && now.Remaining() > 0 && h.Remaining() > 0 {
+		c.violations.Add(1)
+	}
+	c.holder.CompareAndSwap(h, nil)
+}
+
+// pick takes a server that is well, while no more than most are not.
+func (c *campaign) pick(most int) (int, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.faulty) >= most {
+		return 0, false
+	}
+	for {
+		if i := rand.IntN(len(c.servers)); !c.faulty[i] {
+			c.faulty[i] = true
+			return i, true
+		}
+	}
+}
+
+func (c *campaign) well(i int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.faulty, i)
+}
+
+// driver makes one thing after the other go wrong.
+func (c *campaign) driver(ctx context.Context) {
+	for k := rand.IntN(faultKinds); ctx.Err() == nil; k = (k + 1) % faultKinds {
+		i, ok := c.pick(2)
+		if !ok {
+			pass(ctx, 50*time.Millisecond)
+			continue
+		}
+		c.fault(ctx, i, k)
+		c.well(i)
+		pass(ctx, time.Duration(rand.IntN(100))*time.Millisecond)
+	}
+}
+
+func (c *campaign) fault(ctx context.Context, i, kind int) {
+	s, p := c.servers[i], c.proxies[i]
+	d := time.Duration(100+rand.IntN(2000)) * time.Millisecond
+	switch kind {
+	case killed:
+		s.Kill()
+		// Whatever ends the test, no lease that it had granted is alive.
+		time.Sleep(campaignLease + time.Duration(rand.IntN(500))*time.Millisecond)
+		s.Restart(c.t)
+	case frozen:
+		s.Freeze()
+		pass(ctx, d)
+		s.Thaw()
+	case cutOff:
+		p.Mute(true)
+		pass(ctx, d)
+		p.Mute(false)
+	case slowed:
+		p.Delay(time.Duration(rand.IntN(100)) * time.Millisecond)
+		pass(ctx, d)
+		p.Delay(0)
+	case reset:
+		p.CutAll()
+	}
+	c.faults[kind].Add(1)
+}
+
+// starve cuts off a majority now and then: nobody gets in.
+func (c *campaign) starve(ctx context.Context) {
+	for {
+		if !pass(ctx, 3*time.Second) {
+			return
+		}
+		var cut []int
+		for len(cut) < 3 {
+			if i, ok := c.pick(5); ok {
+				cut = append(cut, i)
+				c.proxies[i].Mute(true)
+			}
+		}
+		// What has been answered by then is on its way to its caller.
+		pass(ctx, 200*time.Millisecond)
+		before := c.grants.Load()
+		pass(ctx, time.Second)
+		if n := c.grants.Load() - before; n > 0 {
+			c.violations.Add(n)
+			c.t.Errorf("%d grants by a minority", n)
+		}
+		c.starved.Add(1)
+		for _, i := range cut {
+			c.proxies[i].Mute(false)
+			c.well(i)
+		}
+	}
+}
+
+// pass lets d pass; false when ctx ended first.
+func pass(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// TestRedSilentMinorityIsFree: an acquire with two servers of five frozen takes no
+// longer than with all five well. Both are measured in turn, so that they have the
+// same noise.
+func TestRedSilentMinorityIsFree(t *testing.T) {
+	rounds := 400
+	if long() {
+		rounds = 3000
+	}
+	servers := make([]*redistest.Server, 7)
+	for i := range servers {
+		servers[i] = redistest.Start(t)
+	}
+	on := func(name string, servers ...*redistest.Server) *multilock.Lock {
+		cs := make([]*latchkey.Client, len(servers))
+		for i, s := range servers {
+			cs[i] = latchkey.New(s.Client(t))
+			t.Cleanup(func() { _ = cs[i].Close() }) // a frozen one cannot be asked
+		}
+		return multilock.NewRed(rlocks(name, cs...)...)
+	}
+	well := on("well", servers[:5]...)
+	hurt := on("hurt", servers[2:]...)
+	mustUnlock(t, mustLock(t, well))
+	mustUnlock(t, mustLock(t, hurt))
+	for _, s := range servers[5:] {
+		s.Freeze()
+		t.Cleanup(s.Thaw)
+	}
+	var ratio float64
+	for range 5 {
+		all, some := measure(t, rounds, well, hurt)
+		ratio = float64(some) / float64(all)
+		t.Log(fmt.Sprintf("p99 of an acquire: %v with five servers, %v with two of five silent: ratio %.2f", all, some, ratio))
+		if ratio <= 1.5 {
+			return
+		}
+	}
+	require.LessOrEqual(t, ratio, 1.5)
+}
+
+// measure returns the p99 of taking each lock.
+func measure(t *testing.T, rounds int, locks ...*multilock.Lock) (all, some time.Duration) {
+	t.Helper()
+	took := make([][]time.Duration, 2)
+	for range rounds {
+		for i, l := range locks {
+			start := time.Now()
+			h := mustLock(t, l)
+			took[i] = append(took[i], time.Since(start))
+			mustUnlock(t, h)
+		}
+	}
+	p99 := func(d []time.Duration) time.Duration {
+		slices.Sort(d)
+		return d[len(d)*99/100]
+	}
+	return p99(took[0]), p99(took[1])
+}
