@@ -81,6 +81,9 @@ func (t *taking) all(ctx context.Context) (*whole, error) {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		}
+		if refused == first && !sleep(t.over, pauseFirst) { // not ours to wait for: a Locker of somebody else's
+			return nil, err
+		}
 		first = refused
 	}
 }

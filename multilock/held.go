@@ -133,7 +133,7 @@ func (w *whole) stateErrLocked() error {
 	case held:
 		return nil
 	case lost:
-		return errors.Join(engine.ErrLeaseLost, engine.ErrNotHeld)
+		return join(engine.ErrLeaseLost, engine.ErrNotHeld)
 	case closed:
 		return engine.ErrClosed
 	}
@@ -289,7 +289,7 @@ func (w *whole) Extend(ctx context.Context, lease time.Duration) error {
 			return w.NotHeld(op) // the rest, if there is one, goes on by itself
 		}
 	}
-	return w.lock.wrap(op, errors.Join(errs...))
+	return w.lock.wrap(op, join(errs...))
 }
 
 // An answer is what came of asking a part something.
@@ -324,13 +324,13 @@ func (w *whole) Unlock(ctx context.Context) error {
 	r := w.returned(ask(parts, func(p *part) error { return w.unlockPart(ctx, p) }), len(parts))
 	switch {
 	case !w.lock.red:
-		return w.lock.wrap("unlock", w.found(errors.Join(r.errs...)))
+		return w.lock.wrap("unlock", w.found(join(r.errs...)))
 	case !was && !again:
-		return w.lock.wrap("unlock", errors.Join(left, errors.Join(r.errs...)))
+		return w.lock.wrap("unlock", join(append([]error{left}, r.errs...)...))
 	case total-r.missing >= w.lock.quorum && r.free >= w.lock.quorum:
 		return nil // a minority's troubles end with its leases
 	}
-	return w.lock.wrap("unlock", w.found(errors.Join(r.errs...)))
+	return w.lock.wrap("unlock", w.found(join(r.errs...)))
 }
 
 func (w *whole) unlockPart(ctx context.Context, p *part) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/latchkey-go/latchkey"
@@ -58,6 +59,7 @@ func newLock(kind string, members []member, quorum int) *Lock {
 	for i, m := range members {
 		names[i], ids[i] = m.locker.Name(), m.id
 	}
+	names = unique(names)
 	return &Lock{
 		name:    strings.Join(names, "+"),
 		id:      fmt.Sprintf("%s%q", kind, ids),
@@ -66,8 +68,18 @@ func newLock(kind string, members []member, quorum int) *Lock {
 	}
 }
 
-// Name returns the names of the members, in the order in which they are taken,
-// with a "+" in between.
+// unique returns names, each once.
+func unique(names []string) []string {
+	var out []string
+	for _, n := range names {
+		if !slices.Contains(out, n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// Name returns the names of the members, each once, with a "+" in between.
 func (l *Lock) Name() string { return l.name }
 
 // Lock takes l, waiting until enough members are free or ctx is done.

@@ -41,9 +41,9 @@ func (t *taking) majority(ctx context.Context) (*whole, error) {
 		}
 		switch now := time.Now(); {
 		case ctx.Err() != nil:
-			return nil, errors.Join(ctx.Err(), r.doubts())
+			return nil, join(ctx.Err(), r.doubts())
 		case r.never > len(t.lock.members)-quorum:
-			return nil, errors.Join(r.errs...)
+			return nil, join(r.errs...)
 		case t.once:
 			return nil, r.refusal(quorum)
 		case r.answered >= quorum:
@@ -51,13 +51,13 @@ func (t *taking) majority(ctx context.Context) (*whole, error) {
 		case failing.IsZero():
 			failing = now
 		case now.Sub(failing) >= patience:
-			return nil, errors.Join(r.errs...)
+			return nil, join(r.errs...)
 		}
 		if !sleep(t.over, pause/2+rand.N(pause/2)) {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
-			return nil, errors.Join(engine.ErrNotAcquired, r.doubts())
+			return nil, join(engine.ErrNotAcquired, r.doubts())
 		}
 	}
 }
@@ -85,9 +85,9 @@ type round struct {
 // refusal is the error of a single round.
 func (r *round) refusal(quorum int) error {
 	if r.answered >= quorum {
-		return errors.Join(engine.ErrNotAcquired, r.doubts())
+		return join(engine.ErrNotAcquired, r.doubts())
 	}
-	return errors.Join(r.errs...)
+	return join(r.errs...)
 }
 
 // doubts returns the errors of members that may have been taken, and are being
@@ -100,7 +100,7 @@ func (r *round) doubts() error {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(errs...)
+	return join(errs...)
 }
 
 // A grant is a member's answer.
@@ -120,13 +120,11 @@ func (t *taking) tryAll(ctx context.Context) round {
 	asked := l.worthAsking()
 	grants := make(chan grant, len(l.members))
 	for i := range l.members {
-		go func() {
-			if !asked[i] {
-				grants <- grant{i, nil, errSilent}
-				return
-			}
-			grants <- t.try(ctx, trying, i)
-		}()
+		if !asked[i] {
+			grants <- grant{i, nil, errSilent}
+			continue
+		}
+		go func() { grants <- t.try(ctx, trying, i) }()
 	}
 	var r round
 	var got []grant
@@ -245,17 +243,27 @@ func forGood(err error) bool {
 func (t *taking) late(ctx context.Context, cancel context.CancelFunc, w *whole, grants <-chan grant, n int) {
 	defer cancel()
 	for range n {
-		if g := <-grants; g.err == nil && !w.add(g.member, g.held) {
-			_ = g.held.Unlock(context.WithoutCancel(ctx)) // ends with its lease at the latest
-		}
+		t.join(ctx, w, <-grants)
 	}
 	t.repair(ctx, w)
+}
+
+// join makes a grant a part of w, or gives it back if w is over.
+func (t *taking) join(ctx context.Context, w *whole, g grant) {
+	ctx = context.WithoutCancel(ctx)
+	switch {
+	case g.err != nil:
+	case !w.add(g.member, g.held):
+		_ = g.held.Unlock(ctx) // ends with its lease at the latest
+	case t.atLeast > 0:
+		_ = g.held.StayClosed(ctx, t.atLeast) // a minority of the members
+	}
 }
 
 // repair asks the members that are missing again and again while the whole is
 // held and renewed, every third of the lease: so it outlives the loss of others.
 func (t *taking) repair(ctx context.Context, w *whole) {
-	if t.cfg.Lease > 0 || t.cfg.MaxHold > 0 {
+	if t.cfg.Lease > 0 || t.cfg.MaxHold > 0 || t.atLeast > 0 {
 		return // what is taken later would last longer
 	}
 	ctx = context.WithoutCancel(ctx)
@@ -271,9 +279,7 @@ func (t *taking) repair(ctx context.Context, w *whole) {
 			go func() { grants <- t.try(ctx, trying, i) }()
 		}
 		for range missing {
-			if g := <-grants; g.err == nil && !w.add(g.member, g.held) {
-				_ = g.held.Unlock(ctx) // ends with its lease at the latest
-			}
+			t.join(ctx, w, <-grants)
 		}
 	})
 }
