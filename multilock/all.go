@@ -17,7 +17,10 @@ type taking struct {
 	once     bool            // makes one attempt
 	deadline time.Time       // of a bounded wait; zero for none
 	over     context.Context // ends with the caller's, or at the deadline
-	atLeast  time.Duration   // for how long the members stay closed, once all are held
+	// everybody is set after a round without a majority: then silent members are
+	// asked too.
+	everybody bool
+	atLeast   time.Duration // for how long the members stay closed, once all are held
 }
 
 // begin sets how long to wait. The caller calls end.

@@ -294,12 +294,15 @@ func TestAllNested(t *testing.T) {
 		require.NoError(t, err)
 		mustUnlock(t, again)
 		require.NoError(t, h.Extend(t.Context(), time.Minute))
-		for i := range 2 { // one is a minority
-			require.NoError(t, h.Context().Err())
-			fl.envs[i].Mini.Del("r")
-		}
+		synctest.Wait()
+		fl.envs[2].Mini.Del("r") // one is a minority
+		time.Sleep(time.Minute)
+		require.NoError(t, h.Context().Err())
+		fl.cut(true, 1)
 		<-h.Context().Done()
 		ended(t, h, latchkey.ErrLeaseLost)
+		fl.cut(false, 1)
+		time.Sleep(10 * time.Second)
 		isLost(t, h.Unlock(t.Context()))
 		clean(t, fl.envs...)
 

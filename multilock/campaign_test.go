@@ -131,7 +131,11 @@ func (c *campaign) worker(ctx context.Context, w int) {
 			continue
 		}
 		c.grants.Add(1)
-		c.section(h, time.Duration(r.IntN(20))*time.Millisecond)
+		d := time.Duration(r.IntN(20)) * time.Millisecond
+		if r.IntN(40) == 0 {
+			d = 2 * campaignLease // so that leases are renewed, or lost
+		}
+		c.section(h, d)
 		select {
 		case <-h.Lost():
 			c.losses.Add(1)

@@ -85,9 +85,11 @@ func ended(t testing.TB, h *latchkey.Hold, cause error) {
 	require.Equal(t, errors.Is(cause, latchkey.ErrLeaseLost), isClosed, "Lost is closed")
 }
 
-// clean checks that no key is left.
+// clean checks that no key is left, once what was under way when its caller gave
+// up has been taken back.
 func clean(t testing.TB, servers ...*redistest.Env) {
 	t.Helper()
+	time.Sleep(3 * time.Second)
 	synctest.Wait()
 	for i, s := range servers {
 		require.Empty(t, s.Mini.Keys(), "keys on server %d", i)

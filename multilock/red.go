@@ -8,6 +8,7 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/wait"
 )
 
 const (
@@ -17,49 +18,129 @@ const (
 	// silence is for how long a member that did not answer is asked by one caller
 	// only, as long as there is a majority without it.
 	silence = 500 * time.Millisecond
-	// pauseFirst and pauseMost bound the random delay between two rounds.
+	// pauseFirst and pauseMost bound the random delay before a round, which grows
+	// with each in which others had some members, too.
 	pauseFirst = 10 * time.Millisecond
 	pauseMost  = 200 * time.Millisecond
 )
 
 // majority asks all members at once, round by round, until a round has got a
 // majority of them that is good for a while yet. A round that has not gives back
-// what it got.
+// what it got. Of those in this process who wait for the same majority only the
+// first asks.
 func (t *taking) majority(ctx context.Context) (*whole, error) {
-	quorum := t.lock.quorum
-	var failing time.Time
-	patience := engine.AnswerWithin
-	for pause := pauseFirst; ; pause = min(2*pause, pauseMost) {
-		r := t.tryAll(ctx)
-		if r.whole != nil {
-			err := t.stayClosed(ctx, r.whole)
-			if err == nil {
-				return r.whole, nil
-			}
-			_ = r.whole.Unlock(ctx) // ends with its leases at the latest
-			return nil, err
+	c := &redClaim{taking: t, caller: ctx, pause: pauseFirst, patience: engine.AnswerWithin}
+	var err error
+	if t.once {
+		var ans wait.Answer
+		if ans, err = c.Try(ctx); err == nil && !ans.Granted {
+			err = c.last.refusal(t.lock.quorum)
 		}
-		switch now := time.Now(); {
-		case ctx.Err() != nil:
-			return nil, join(ctx.Err(), r.doubts())
-		case r.never > len(t.lock.members)-quorum:
-			return nil, join(r.errs...)
-		case t.once:
-			return nil, r.refusal(quorum)
-		case r.answered >= quorum:
-			failing, patience = time.Time{}, engine.WaiterPatience
-		case failing.IsZero():
-			failing = now
-		case now.Sub(failing) >= patience:
-			return nil, join(r.errs...)
+	} else {
+		err = c.wait(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := t.stayClosed(ctx, c.last.whole); err != nil {
+		_ = c.last.whole.Unlock(ctx) // ends with its leases at the latest
+		return nil, err
+	}
+	return c.last.whole, nil
+}
+
+// A redClaim is one who waits for a majority, as the wait loop sees it.
+type redClaim struct {
+	*taking
+	caller   context.Context
+	last     round
+	rounds   int
+	pause    time.Duration // the longest delay before the next round
+	failing  time.Time     // since when no majority answers; zero while one does
+	patience time.Duration
+}
+
+// wait stands in line and asks.
+func (c *redClaim) wait(ctx context.Context) error {
+	lines, m := c.lock.line(ctx)
+	p := wait.Policy{
+		Poll:        wait.Backoff{Initial: pauseFirst, Max: pauseMost, Multiplier: 2},
+		Recheck:     pauseMost,
+		Unconfirmed: pauseMost,
+		Exclusive:   true,
+	}
+	if m.engine != nil {
+		p.Listen = func() wait.Hints { return m.engine.Hints(m.spec) }
+	}
+	if !c.deadline.IsZero() {
+		over := time.NewTimer(time.Until(c.deadline))
+		defer over.Stop()
+		p.Over = over.C
+	}
+	err := lines.Until(ctx, "red "+c.lock.id, c, &p)
+	if errors.Is(err, wait.ErrOver) {
+		return join(engine.ErrNotAcquired, c.last.doubts())
+	}
+	return err
+}
+
+// line returns where those who wait for l stand in line, and the member whose
+// wake-ups they hear. A caller who may have l already stands in a line of its own.
+func (l *Lock) line(ctx context.Context) (*wait.Lines, member) {
+	var first *engine.Engine
+	var heard []member
+	for m := range l.leaves() {
+		if m.engine == nil {
+			continue
 		}
-		if !sleep(t.over, pause/2+rand.N(pause/2)) {
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
-			return nil, join(engine.ErrNotAcquired, r.doubts())
+		if m.engine.HeldBy(ctx, m.spec) != "" {
+			return wait.NewLines(), member{}
+		}
+		if first == nil {
+			first = m.engine
+		}
+		if m.spec.Channel != "" && !m.engine.Reticence().Silent() {
+			heard = append(heard, m)
 		}
 	}
+	switch {
+	case first == nil:
+		return wait.NewLines(), member{}
+	case len(heard) == 0:
+		return first.Lines(), member{}
+	}
+	return first.Lines(), heard[rand.IntN(len(heard))]
+}
+
+// Try makes one round.
+func (c *redClaim) Try(ctx context.Context) (wait.Answer, error) {
+	if c.rounds++; c.rounds > 1 && !sleep(c.over, rand.N(c.pause)) {
+		return wait.Answer{Again: time.Millisecond}, nil // the wait is over, or the caller gone
+	}
+	r := c.tryAll(ctx)
+	c.last, c.everybody = r, false
+	quorum := c.lock.quorum
+	switch now := time.Now(); {
+	case r.whole != nil:
+		return wait.Answer{Granted: true}, nil
+	case ctx.Err() != nil:
+		return wait.Answer{}, join(ctx.Err(), r.doubts())
+	case r.never > len(c.lock.members)-quorum:
+		return wait.Answer{}, join(r.errs...)
+	case r.answered >= quorum:
+		c.failing, c.patience = time.Time{}, engine.WaiterPatience
+	case c.failing.IsZero():
+		c.failing = now
+	case now.Sub(c.failing) >= c.patience:
+		return wait.Answer{}, join(r.errs...)
+	}
+	if r.answered >= quorum && !r.some {
+		return wait.Answer{After: pauseMost}, nil // somebody has it
+	}
+	// Others are at it, and each has some; or there is no answer. What they give
+	// back is no reason to hurry.
+	c.pause, c.everybody = min(2*c.pause, pauseMost), true
+	return wait.Answer{Again: c.pause / 4}, nil
 }
 
 // sleep waits for d; false when ctx ended first.
@@ -79,6 +160,7 @@ type round struct {
 	whole    *whole // nil unless a majority is held
 	answered int    // members that granted or refused
 	never    int    // members that failed for good
+	some     bool   // there was a grant, but no majority
 	errs     []error
 }
 
@@ -117,7 +199,7 @@ func (t *taking) tryAll(ctx context.Context) round {
 	l := t.lock
 	bound := t.bound()
 	trying, cancel := context.WithTimeout(ctx, t.left(bound))
-	asked := l.worthAsking()
+	asked := l.worthAsking(t.everybody)
 	grants := make(chan grant, len(l.members))
 	for i := range l.members {
 		if !asked[i] {
@@ -154,6 +236,7 @@ func (t *taking) tryAll(ctx context.Context) round {
 		go t.late(ctx, cancel, w, grants, pending)
 		return r
 	}
+	r.some = len(got) > 0
 	w.drop()
 	cancel() // what is under way yet is taken back by its client
 	go t.late(ctx, cancel, w, grants, pending)
@@ -192,8 +275,8 @@ func (t *taking) lease() time.Duration {
 }
 
 // worthAsking says of each member whether to ask it: not of one that is silent,
-// if there is a majority without it.
-func (l *Lock) worthAsking() []bool {
+// if there is a majority without it, unless everybody is to be asked.
+func (l *Lock) worthAsking(everybody bool) []bool {
 	asked := make([]bool, len(l.members))
 	n := 0
 	for i, m := range l.members {
@@ -202,7 +285,7 @@ func (l *Lock) worthAsking() []bool {
 			n++
 		}
 	}
-	if n < l.quorum {
+	if n < l.quorum || everybody {
 		for i := range asked {
 			asked[i] = true
 		}
@@ -219,7 +302,7 @@ func (t *taking) try(ctx, trying context.Context, i int) grant {
 		case err == nil || errors.Is(err, engine.ErrNotAcquired) || forGood(err):
 			m.engine.Reticence().Answered()
 		case ctx.Err() == nil && !errors.Is(trying.Err(), context.Canceled):
-			m.engine.Reticence().Silent(silence)
+			m.engine.Reticence().Missed(silence)
 		}
 	}
 	return grant{i, h, err}

@@ -23,7 +23,7 @@ type demoScenario struct {
 
 // demoScenarios are played in this order; each primitive brings its own.
 var demoScenarios = slices.Concat(rlockScenarios, fairlockScenarios, rwlockScenarios, semaphoreScenarios,
-	permitsemaphoreScenarios, countdownlatchScenarios)
+	permitsemaphoreScenarios, countdownlatchScenarios, multilockScenarios)
 
 // grace is how long a worker may go without a first turn when the scenario's
 // time is over, and how long anything may take that should happen soon.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/latchkey-go/latchkey/internal/wait"
 )
 
 // What follows lets a lock be made of other locks.
@@ -113,8 +115,11 @@ func (r *Reticence) Ask(pause time.Duration) bool {
 	return now.After(*until) && r.until.CompareAndSwap(until, &next)
 }
 
-// Silent notes that the server did not answer in time.
-func (r *Reticence) Silent(pause time.Duration) {
+// Silent reports whether the server did not answer when it was asked last.
+func (r *Reticence) Silent() bool { return r.until.Load() != nil }
+
+// Missed notes that the server did not answer in time.
+func (r *Reticence) Missed(pause time.Duration) {
 	next := time.Now().Add(pause)
 	r.until.Store(&next)
 }
@@ -128,6 +133,12 @@ func (r *Reticence) Answered() {
 
 // Reticence returns what is known of the server's silence.
 func (e *Engine) Reticence() *Reticence { return &e.reticence }
+
+// Lines returns the lines in which the callers of this client wait.
+func (e *Engine) Lines() *wait.Lines { return e.lines }
+
+// Hints returns the wake-ups of s.
+func (e *Engine) Hints(s *Spec) wait.Hints { return hints{e.notifier.Subscribe(s.Channel)} }
 
 // IsClosed reports whether the engine is closed.
 func (e *Engine) IsClosed() bool {
