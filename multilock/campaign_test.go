@@ -2,7 +2,6 @@ package multilock_test
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -302,7 +301,7 @@ func TestRedSilentMinorityIsFree(t *testing.T) {
 	for range 5 {
 		all, some := measure(t, rounds, well, hurt)
 		ratio = float64(some) / float64(all)
-		t.Log(fmt.Sprintf("p99 of an acquire: %v with five servers, %v with two of five silent: ratio %.2f", all, some, ratio))
+		t.Logf("p99 of an acquire: %v with five servers, %v with two of five silent: ratio %.2f", all, some, ratio)
 		if ratio <= 1.5 {
 			return
 		}

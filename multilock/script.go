@@ -18,7 +18,6 @@ type scripts struct {
 	key     string
 	channel string
 	suffix  string // of the holder, see mark
-	claim   string // what the claim's key begins with
 
 	keyArg, channelArg any // the same, ready to be sent
 	values             []any
