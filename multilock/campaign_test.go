@@ -316,7 +316,11 @@ func measure(t *testing.T, rounds int, locks ...*multilock.Lock) (all, some time
 	for range rounds {
 		for i, l := range locks {
 			start := time.Now()
-			h := mustLock(t, l)
+			h, err := l.Lock(t.Context())
+			for tries := 0; err != nil && tries < 5; tries++ { // a machine that is too busy to answer in 50 ms
+				h, err = l.Lock(t.Context())
+			}
+			require.NoError(t, err)
 			took[i] = append(took[i], time.Since(start))
 			mustUnlock(t, h)
 		}
