@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -94,9 +95,13 @@ func TestRunFair(t *testing.T) {
 func TestRunPermits(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	a, enda := parked(t, s, "--permits", "2", "pool")
+	a, enda := parked(t, s, "--permits", "2", "--label", "the first", "pool")
 	b, endb := parked(t, s, "--permits", "2", "pool")
 	assert.Regexp(t, `^ready=[0-9a-f]{32},0\.`, a.out.String())
+	redistest.Until(t, "the label", func() bool {
+		holders := decoded[object](t, at(s, "show", "pool")...).Holders
+		return slices.ContainsFunc(holders, func(h holder) bool { return h.Label == "the first" && h.PID == a.cmd.Process.Pid })
+	})
 	code, _, stderr := execute(t, runAt(s, []string{"--permits", "2", "-n", "pool"}, []string{"true"})...)
 	assert.Equal(t, exitConflict, code)
 	assert.Equal(t, "latchkey: somebody else has the permits of \"pool\"\n", stderr)
