@@ -87,13 +87,15 @@ func (f *finder) scan(ctx context.Context, node *redis.Client) error {
 // not tell, or not us, hides nothing but waiters of what is free.
 func (f *finder) listen(ctx context.Context, node *redis.Client) error {
 	for _, ask := range []func(context.Context, string) *redis.StringSliceCmd{node.PubSubChannels, node.PubSubShardChannels} {
-		channels, err := ask(ctx, "redisson_*").Result()
-		if err != nil {
-			return ctx.Err()
-		}
-		for _, ch := range channels {
-			if name, side := engine.Owner(ch); side == engine.SideWakeUps {
-				f.add(name)
+		for _, pattern := range []string{"redisson_*", "latchkey_*"} {
+			channels, err := ask(ctx, pattern).Result()
+			if err != nil {
+				return ctx.Err()
+			}
+			for _, ch := range channels {
+				if name, side := engine.Owner(ch); side == engine.SideWakeUps {
+					f.add(name)
+				}
 			}
 		}
 	}

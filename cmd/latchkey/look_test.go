@@ -44,7 +44,7 @@ func take(t testing.TB, l latchkey.Locker, opts ...latchkey.LockOption) *latchke
 func decoded[T any](t testing.TB, args ...string) (v T) {
 	t.Helper()
 	code, stdout, stderr := execute(t, append(args, "--json")...)
-	require.Zero(t, code, stderr)
+	require.Zero(t, code, "%s%s", stdout, stderr)
 	require.Empty(t, stderr)
 	d := json.NewDecoder(strings.NewReader(stdout))
 	d.DisallowUnknownFields()
@@ -230,7 +230,7 @@ func TestWaiters(t *testing.T) {
 	assert.Equal(t, []waiter{}, decoded[waiters](t, at(s, "waiters", "latch")...).Waiters)
 	for name, re := range map[string]string{
 		"queue": `^PLACE  WAITER .*\n +1  \S+:\d+ `,
-		"latch": `^1 connections listen for latch; `,
+		"latch": `^1 connection listens for latch; `,
 		"job":   `^nobody waits for job\n$`,
 	} {
 		_, stdout, _ := execute(t, at(s, "waiters", name)...)

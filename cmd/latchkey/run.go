@@ -190,8 +190,6 @@ func (f *runFlags) check() error {
 		return usagef("run: -s, -x, --fair and --permits exclude each other")
 	case f.permitsGiven && (f.permits < 1 || f.permits > maxPermits):
 		return usagef("run: --permits must be between 1 and %d, not %d", maxPermits, f.permits)
-	case f.permitsGiven && f.labelGiven:
-		return usagef("run: a permit has no label, so --label and --permits exclude each other")
 	case len(f.label) > maxLabel:
 		return usagef("run: the label has %d bytes, the most is %d", len(f.label), maxLabel)
 	}

@@ -131,7 +131,6 @@ func TestRunUsage(t *testing.T) {
 		{"run", "--fair", "--permits", "2", "job", "true"},
 		{"run", "--permits", "0", "job", "true"},
 		{"run", "--permits", "-1", "job", "true"},
-		{"run", "--permits", "1", "--label", "x", "job", "true"},
 		{"-h", "localhost", "run", "job", "true"},
 		{"--cluster", "--sentinel-master", "m", "run", "job", "true"},
 		{"--cacert", "/nowhere", "run", "job", "true"},

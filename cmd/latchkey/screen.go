@@ -77,6 +77,8 @@ func (m *screen) key(name string) tea.Cmd {
 	switch name {
 	case "q", "ctrl+c":
 		return tea.Quit
+	case "ctrl+z":
+		return tea.Suspend
 	case "esc":
 		if !m.detail {
 			return tea.Quit

@@ -157,7 +157,11 @@ func (o *object) writeWaiters(out *printer) {
 	case len(o.Waiters) > 0:
 		o.waiterTable().write(out)
 	case o.Listeners > 0:
-		out.printf("%d connections listen for %s; who waits there, they know alone\n", o.Listeners, shownName(o.Name))
+		listen := "connections listen"
+		if o.Listeners == 1 {
+			listen = "connection listens"
+		}
+		out.printf("%d %s for %s; who waits there, nobody else knows\n", o.Listeners, listen, shownName(o.Name))
 	case o.Listeners < 0:
 		out.printf("nobody stands in a queue for %s; who listens, this server does not tell\n", shownName(o.Name))
 	default:

@@ -27,12 +27,12 @@ type grip interface {
 
 // take takes what the flags say. It waits as they say.
 func (j *job) take(ctx context.Context, client *latchkey.Client) (grip, error) {
-	if j.permits > 0 {
-		return j.takePermit(ctx, permitsemaphore.New(client, j.name))
-	}
 	var opts []latchkey.LockOption
 	if j.label != "" {
 		opts = append(opts, latchkey.Label(j.label))
+	}
+	if j.permits > 0 {
+		return j.takePermit(ctx, permitsemaphore.New(client, j.name), opts)
 	}
 	if j.holdMin >= time.Millisecond {
 		opts = append(opts, latchkey.HoldAtLeast(j.holdMin))
@@ -59,7 +59,7 @@ func (j *job) lock(client *latchkey.Client) latchkey.Locker {
 }
 
 // takePermit takes one of the permits, and makes them first if there are none.
-func (j *job) takePermit(ctx context.Context, sem *permitsemaphore.Semaphore) (grip, error) {
+func (j *job) takePermit(ctx context.Context, sem *permitsemaphore.Semaphore, opts []latchkey.LockOption) (grip, error) {
 	set, err := sem.TrySetPermits(ctx, j.permits)
 	if err == nil && !set {
 		err = j.comparePermits(ctx, sem)
@@ -67,7 +67,7 @@ func (j *job) takePermit(ctx context.Context, sem *permitsemaphore.Semaphore) (g
 	if err != nil {
 		return nil, err
 	}
-	p, err := attempt(ctx, &j.waits, sem.Acquire, sem.TryAcquire, nil)
+	p, err := attempt(ctx, &j.waits, sem.Acquire, sem.TryAcquire, opts)
 	if err != nil {
 		return nil, err
 	}

@@ -63,25 +63,41 @@ func (c *checker) rights(ctx context.Context, server, key string) {
 // pubsub tries the wake-ups, in the ways that the client uses.
 func (c *checker) pubsub(ctx context.Context, key string) {
 	e := c.engine
-	if e.cfg.PubSub == pubsub.Off {
+	plain, sharded := true, true
+	switch c.mode(ctx) {
+	case pubsub.Off:
 		c.find("pubsub", "", LevelNote, "the client polls, because it was told to")
 		return
+	case pubsub.Plain:
+		sharded = false
+	case pubsub.Sharded:
+		plain = false
 	}
 	well := true
 	for _, ch := range []string{
 		Prefixed("redisson_lock__channel", key), Prefixed("redisson_rwlock", key), Prefixed("redisson_sc", key),
 		"redisson_countdownlatch__channel__{" + key + "}",
 	} {
-		if e.cfg.PubSub != pubsub.Sharded {
+		if plain {
 			well = c.heard(ctx, ch, e.rdb.Subscribe, e.rdb.Publish) && well
 		}
-		if e.cfg.PubSub != pubsub.Plain {
+		if sharded {
 			well = c.heard(ctx, ch, e.rdb.SSubscribe, e.rdb.SPublish) && well
 		}
 	}
 	if well {
 		c.find("pubsub", "", LevelOK, "waiters are woken")
 	}
+}
+
+// mode returns how the client hears of releases, Auto if that cannot be found out.
+func (c *checker) mode(ctx context.Context) pubsub.Mode {
+	for since := time.Now(); time.Since(since) < hearWithin && ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+		if m := c.engine.notifier.Mode(); m != pubsub.Auto {
+			return m
+		}
+	}
+	return pubsub.Auto
 }
 
 // hearWithin is how long a message may take.

@@ -29,12 +29,14 @@ var sides = []struct {
 	{"redisson_lock_timeout", SideQueue, nil},
 	{"latchkey_queue", SideQueue, nil},
 	{"latchkey_writer", SideNote, nil},
-	{"latchkey_label", SideNote, holderTail},
+	{"latchkey_label", SideNote, labelTail},
+	{"latchkey_group", SideNote, groupTail},
 	{"latchkey_claim", SideNote, holderTail},
 	{"latchkey_ended", SideNote, nil},
 	{"redisson_lock__channel", SideWakeUps, clientTail},
 	{"redisson_rwlock", SideWakeUps, nil},
 	{"redisson_sc", SideWakeUps, nil},
+	{"latchkey_latch_channel", SideWakeUps, nil},
 }
 
 const latchChannel = "redisson_countdownlatch__channel__{"
@@ -42,6 +44,10 @@ const latchChannel = "redisson_countdownlatch__channel__{"
 var (
 	// holderTail is ":" and a holder, of a client with any id.
 	holderTail = regexp.MustCompile(`:[^:{}]+:\d+(:write)?$`)
+	// labelTail is ":" and a holder, or the id of a permit.
+	labelTail = regexp.MustCompile(`:([^:{}]+:\d+(:write)?|[0-9a-f]{32})$`)
+	// groupTail is ":" and a holder of a multi-lock on a group, and a set of values.
+	groupTail = regexp.MustCompile(`:[^:{}]+:\d+:[^:{}]+$`)
 	// clientTail is ":" and a client id or holder of a fair lock's waiter.
 	clientTail = regexp.MustCompile(`:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(:\d+)?$`)
 	// readerTail is behind the name in the key of a reader's lease.
