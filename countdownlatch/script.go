@@ -18,18 +18,7 @@ type scripts struct {
 }
 
 func newScripts(e *engine.Engine, key string) *scripts {
-	s := &scripts{
-		key: key,
-		// Redisson puts braces around any name, even one that has some.
-		channel: "redisson_countdownlatch__channel__{" + key + "}",
-		ended:   engine.Prefixed("latchkey_ended", key),
-	}
-	if !e.Together(key, s.channel) {
-		// Redisson cannot use such a latch: its channel is none that the scripts may
-		// publish on. Ours is.
-		s.channel = engine.Prefixed("latchkey_latch_channel", key)
-	}
-	return s
+	return &scripts{key: key, channel: e.LatchChannel(key), ended: engine.Prefixed("latchkey_ended", key)}
 }
 
 // spec returns what there is to know of a wait in one of the latch's lines.

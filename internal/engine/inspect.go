@@ -79,8 +79,7 @@ func (e *Engine) inspect(ctx context.Context, s *Spec) (in Inspected, odd, err e
 		Prefixed("redisson_lock__channel", s.Key),
 		Prefixed("redisson_rwlock", s.Key),
 		Prefixed("redisson_sc", s.Key),
-		// Redisson puts braces around any name here.
-		"redisson_countdownlatch__channel__{"+s.Key+"}")
+		e.LatchChannel(s.Key))
 	reply, err := e.Eval(ctx, lua.InspectObject, len(s.Keys), args)
 	if err != nil {
 		return in, nil, err

@@ -39,6 +39,17 @@ func LabelKey(key, holder string) string {
 // TokenKey returns the key of the fencing token counter of a lock.
 func TokenKey(key string) string { return Prefixed("redisson_lock_token", key) }
 
+// LatchChannel returns the Redis channel of a latch. Redisson puts braces around
+// any name there, even one that has some. In a cluster it cannot use such a latch:
+// its channel is none that the scripts may publish on. Ours is.
+func (e *Engine) LatchChannel(key string) string {
+	channel := latchChannel + key + "}"
+	if !e.Together(key, channel) {
+		channel = Prefixed("latchkey_latch_channel", key)
+	}
+	return channel
+}
+
 // CheckName returns an error that says what is wrong with the name of an
 // object, or nil. Any bytes will do, but not none.
 func CheckName(name string) error {
