@@ -17,6 +17,15 @@ func TestConformance(t *testing.T) {
 	locktest.Run(t, factory())
 }
 
+func TestConformanceWithoutHandOver(t *testing.T) {
+	locktest.Run(t, factory(), locktest.Client(latchkey.WithHandOver(0)))
+}
+
+// A slice that outlasts the tests: whatever can be handed over is.
+func TestConformanceOfHandOver(t *testing.T) {
+	locktest.Run(t, factory(), locktest.Client(latchkey.WithHandOver(time.Hour)))
+}
+
 func TestConformanceFenced(t *testing.T) {
 	locktest.Run(t, factory(rlock.Fenced()))
 }

@@ -311,10 +311,11 @@ func TestFaultTenThousandWaiters(t *testing.T) {
 	}
 	asked := p.Commands("") - before
 	t.Logf("%d hand-overs in %v by %d commands over %d connections", handovers, time.Since(start), asked, p.Conns())
-	require.LessOrEqual(t, asked, int64(3*handovers), "a release costs more than one question")
-	// The subscriber, an unlock whose answer is not read yet, the question of the
-	// next one, and its unlock.
-	require.LessOrEqual(t, p.Conns(), 4)
+	// In memory, so that a few commands serve a slice of many hand-overs; no more
+	// than one for each where the machine is so slow that a slice has but one.
+	require.LessOrEqual(t, asked, int64(handovers), "commands")
+	// The subscriber, an unlock, and the question of the next one.
+	require.LessOrEqual(t, p.Conns(), 3)
 	require.EqualValues(t, 1, p.Commands("subscribe"))
 	require.Equal(t, 1, c.Stats().Subscriptions)
 

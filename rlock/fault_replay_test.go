@@ -456,8 +456,11 @@ func TestFaultFrozenServerMakesNoGhosts(t *testing.T) {
 			} else {
 				// Their requests may be carried out, but not stay.
 				r.gone(t, 2500*time.Millisecond)
-				t.Logf("%d ghosts, gone after %v", writes(), time.Since(thawed))
-				// An undo whose own answer is lost is made, and not counted.
+				t.Logf("%d ghosts, gone after %v, %d undone", writes(), time.Since(thawed), c.Stats().Undone)
+				// Not as many as ghosts: the first undos were sent to the frozen server
+				// too. It carries them out when it wakes up, but their callers have read
+				// for long enough by then, and the next ones find nothing: what was
+				// undone without anybody's hearing of it is not counted.
 				require.LessOrEqual(t, c.Stats().Undone, uint64(writes()))
 				require.Positive(t, c.Stats().Undone)
 			}

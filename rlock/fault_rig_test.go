@@ -36,7 +36,7 @@ type faultRig struct {
 
 // faultScripts are loaded into every server, so that each run is one EVALSHA.
 var faultScripts = []*lua.Script{
-	lua.RLockAcquire, lua.RLockRelease, lua.RLockRenew, lua.RLockForce, lua.RLockState,
+	lua.RLockAcquire, lua.RLockRelease, lua.RLockPass, lua.RLockRenew, lua.RLockForce, lua.RLockState,
 }
 
 func newFaultRig(t testing.TB, args ...string) *faultRig {

@@ -211,7 +211,9 @@ func TestHandOverThenReentry(t *testing.T) {
 	inPassing(t, 2, nil, func(p *passing) {
 		first := p.hold
 		p.next()
+		start := time.Now()
 		again := must(p.T)(p.l.Lock(p.hold.Context(), latchkey.Label("who")))
+		require.Zero(p, time.Since(start), "it waits for nothing")
 		p.showsHolder("2")
 		n, err := p.l.HoldCount(p.hold.Context())
 		require.NoError(p, err)
@@ -364,15 +366,19 @@ func TestHandOverThenForced(t *testing.T) {
 				require.ErrorIs(p, p.hold.Unlock(p.Context()), latchkey.ErrLeaseLost)
 				p.shows(map[string]string{})
 			})
-			inPassing(t, 2, nil, func(p *passing) { // found by the one who gives back
-				p.next()
-				force(p)
-				p.next()
-				require.ErrorIs(p, p.hold.Unlock(p.Context()), latchkey.ErrLeaseLost)
-				require.EqualValues(p, 1, p.c.Stats().Losses)
-			})
 		})
 	}
+}
+
+// Who gives it back may be the first to find out.
+func TestHandOverThenGone(t *testing.T) {
+	inPassing(t, 2, nil, func(p *passing) {
+		p.next()
+		p.env.Mini.Del(passName)
+		p.next()
+		require.ErrorIs(p, p.hold.Unlock(p.Context()), latchkey.ErrLeaseLost)
+		require.EqualValues(p, 1, p.c.Stats().Losses)
+	})
 }
 
 // The lease can end in the hands of one it was handed over to.
@@ -429,7 +435,7 @@ func TestHandOverThenClose(t *testing.T) {
 // The field of a chain is brought up to date by a request whose answer is lost,
 // or that is late: whatever stands there is kept, and given back.
 func TestHandOverShownInDoubt(t *testing.T) {
-	for _, act := range []redistest.Act{redistest.Swallow, redistest.Drop} {
+	for _, act := range []redistest.Act{redistest.Swallow, redistest.Drop, redistest.LoseFIN, redistest.RefuseRST} {
 		for name, then := range map[string]func(p *passing){
 			"unlock":  func(*passing) {},
 			"keep":    func(p *passing) { p.env.Advance(passFuture); p.showsHolder("1") },
@@ -465,6 +471,33 @@ func TestHandOverShownInDoubt(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// While nobody knows whose field stands there, Redis has a part in a hand-over: a
+// chain goes on from one field.
+func TestHandOverWhileInDoubt(t *testing.T) {
+	for _, act := range []redistest.Act{redistest.LoseFIN, redistest.RefuseRST} {
+		t.Run(act.String(), func(t *testing.T) {
+			inPassing(t, 0, nil, func(p *passing) {
+				mine := latchkey.WithHolder(p.Context())
+				p.line = append(p.line, p.wait(mine), p.wait(p.Context()))
+				p.next()
+				p.env.Link(p.env.Redis).OnNext(1, "evalsha", act) // the move
+				locked, err := p.l.IsLocked(p.Context())
+				require.NoError(p, err)
+				require.True(p, locked)
+				require.NoError(p, p.hold.Unlock(p.Context()))
+				p.hold = (<-p.line[0]).hold
+				p.showsHolder("1")
+				refused, err := p.l.TryLock(mine)
+				require.ErrorIs(p, err, latchkey.ErrNotAcquired)
+				require.Nil(p, refused)
+				require.NoError(p, p.hold.Unlock(p.Context()))
+				p.env.Advance(passFuture)
+				p.shows(map[string]string{})
+			})
+		})
 	}
 }
 

@@ -172,7 +172,7 @@ func TestFailedRenewalsAreNoLoss(t *testing.T) {
 					}
 					return redistest.Pass
 				})
-				d.Advance(time.Hour)
+				d.Advance(10 * time.Minute)
 				requireHeld(t, h)
 				require.Positive(t, d.Link(d.rdb).Count(act))
 				d.Link(d.rdb).OnCommand(nil)
@@ -375,7 +375,7 @@ func TestLastMillisecond(t *testing.T) {
 
 func TestManyHolds(t *testing.T) {
 	keep(t, func(t *testing.T, d *dog) {
-		const n = 2000
+		const n = 600
 		before := runtime.NumGoroutine()
 		var holds []*latchkey.Hold
 		for i := range n {

@@ -102,6 +102,9 @@ func (c *claim) acquire(ctx context.Context, bounded bool) error {
 		var taken <-chan struct{}
 		var has bool
 		if !c.fresh {
+			if err := c.settled(ctx, over); err != nil {
+				return err
+			}
 			taken, has = c.entry.takenSignal()
 			has = has || c.engine.otherCount(c.entry.key.holder, c.spec) > 0
 		}
@@ -129,6 +132,22 @@ func (c *claim) acquire(ctx context.Context, bounded bool) error {
 		}
 		return err
 	}
+}
+
+// settled waits until no request to give back of before can meet what is asked
+// for now: outside of the line, in which it would hold up others.
+func (c *claim) settled(ctx context.Context, over *time.Timer) error {
+	select {
+	case <-c.entry.ops:
+	default:
+		return nil // somebody changes what there is; Try looks again
+	}
+	d := time.Until(c.entry.settles)
+	c.entry.unlockOps()
+	if d <= 0 {
+		return nil
+	}
+	return c.pause(ctx, wait.Answer{Again: d}, over)
 }
 
 // waited notes how a wait has ended: a failed one may have been given the lock

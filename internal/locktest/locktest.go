@@ -44,6 +44,7 @@ type kind struct {
 	nonReentrant bool
 	shared       bool
 	sleep        time.Duration // longest sleep between polls; 0 where hints wake
+	client       []latchkey.Option
 }
 
 // NonReentrant is the trait of locks that refuse their present holder.
@@ -55,6 +56,9 @@ func Polls(d time.Duration) Trait { return func(k *kind) { k.sleep = d } }
 
 // Shared is the trait of locks that several holders may have at once.
 func Shared() Trait { return func(k *kind) { k.shared = true } }
+
+// Client is the trait of clients that are made with these options.
+func Client(opts ...latchkey.Option) Trait { return func(k *kind) { k.client = opts } }
 
 // A rule is one test of the suite.
 type rule struct {
@@ -140,7 +144,7 @@ type env struct {
 // client returns a new client with a connection of its own.
 func (e *env) client(opts ...latchkey.Option) *latchkey.Client {
 	e.Helper()
-	c := latchkey.New(e.redis(), opts...)
+	c := latchkey.New(e.redis(), slices.Concat(e.kind.client, opts)...)
 	e.Cleanup(func() { require.NoError(e, c.Close(), "Close") })
 	return c
 }

@@ -142,8 +142,11 @@ func TestProxyPipeline(t *testing.T) {
 		assert.Equal(t, map[string]string{"subscribe": "message"}, cmds[1].(*redis.MapStringStringCmd).Val())
 		assert.Equal(t, []string{"message", "ch", "x"}, cmds[3].(*redis.StringSliceCmd).Val())
 		took := time.Since(start)
+		// Each of the replies is late by the delay, and all at the same time: one
+		// after the other they would take seven times as long. What is promised is
+		// the delay at least; how much more is the machine's affair.
 		assert.GreaterOrEqual(t, took, 200*time.Millisecond)
-		assert.Less(t, took, time.Second, "once for all")
+		assert.Less(t, took, 7*200*time.Millisecond, "once for all")
 		p.Delay(0)
 		_, err = c.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 			pipe.IncrBy(ctx, key, 10)
