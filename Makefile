@@ -1,9 +1,10 @@
 # `make` runs all tests, and gets a fresh machine ready for them first.
 
 .POSIX:
-.PHONY: test setup lint-local lint tidy tidy-check bench demo cover fmt help
+.PHONY: test interop setup lint-local lint tidy tidy-check bench demo cover fmt help
 
 BENCHTIME = 1x
+INTEROP = all
 
 # Tests are run even if lint-local finds something; either makes this fail.
 test: setup
@@ -11,6 +12,10 @@ test: setup
 	$(MAKE) -s lint-local || status=1; \
 	sh .ci/test || status=1; \
 	exit $$status
+
+interop:
+	@sh .ci/setup interop
+	@cd interop && INTEROP=$(INTEROP) go test -race -count=1 -timeout 60m .
 
 setup:
 	@sh .ci/setup
@@ -46,6 +51,7 @@ fmt:
 help:
 	@echo "make             the same as make test"
 	@echo "make test        all tests of all modules, with the race detector; installs redis-server if it can"
+	@echo "make interop     with real Redisson: needs a JDK and Maven, and installs them if it can; INTEROP=3.52.0 for one release"
 	@echo "make lint-local  gofmt and go vet (part of make test)"
 	@echo "make lint        golangci-lint; builds it the first time"
 	@echo "make tidy        go mod tidy for every module, nested ones too"

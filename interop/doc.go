@@ -5,6 +5,6 @@
 // tests compile it, start it, and need a JDK (17 or later) and Maven for that.
 // Without them the tests are skipped, or fail when CI or INTEROP is set.
 //
-//	INTEROP        versions of Redisson, as in "3.52.0,3.17.7", or "all"; default: the newest
+//	INTEROP        releases of Redisson, as in "3.52.0,3.17.7", or "all", or "none"; default: the newest
 //	INTEROP_LONG   1: the mixed stress lasts 60 s for each object, not a few seconds
 package interop

@@ -153,9 +153,9 @@ func fairGoGivesUp(t *testing.T, r *rig) {
 func fairJavaGivesUp(t *testing.T, r *rig) {
 	c := r.client(t)
 	q := newQueue(t, r, c)
-	first := q.java(t, "1 Java", r.j.thread(), 500)
+	first := q.java(t, "1 Java", r.j.thread(), 3000)
 	q.golang(soon(t), t, "2 Go", c)
-	middle := q.java(t, "3 Java", r.j.thread(), 500)
+	middle := q.java(t, "3 Java", r.j.thread(), 3000)
 	q.java(t, "4 Java", r.j.thread())
 	q.golang(soon(t), t, "5 Go", c)
 	require.Equal(t, "false", first.wait(t, patience))

@@ -2,6 +2,7 @@ package interop
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -36,8 +37,8 @@ func testMapper(t *testing.T, r *rig) {
 			l, th := k.open(c, name), mapped.j.thread()
 			java, golang := javaLocker(th, k.java, name), goLocker(l)
 			if !k.silent {
-				r.wakes(t, name, java, golang)
-				r.wakes(t, name, golang, java)
+				r.wakesWithin(t, time.Second, name, java, golang)
+				r.wakesWithin(t, time.Second, name, golang, java)
 			}
 			h, err := l.TryLock(soon(t))
 			require.NoError(t, err)

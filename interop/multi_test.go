@@ -68,8 +68,8 @@ func testMulti(t *testing.T, r *rig) {
 		multiExclusion(t, m)
 		multiHeldMember(t, m)
 		java, golang := javaLocker(m.th, m.kind, strings.Join(m.members, ",")), goLocker(m.l)
-		r.wakes(t, m.prefix, java, golang)
-		r.wakes(t, m.prefix, golang, java)
+		r.wakesWithin(t, time.Second, m.prefix, java, golang)
+		r.wakesWithin(t, time.Second, m.prefix, golang, java)
 	})
 	if len(r.nodes) > 1 {
 		return // a Redlock is over single servers
@@ -235,8 +235,8 @@ func testGroup(t *testing.T, r *rig) {
 
 		// Wake-ups, between sets that meet in one value.
 		left, right := javaLocker(th, "group", name+":a,b"), goLocker(group("b", "c"))
-		r.wakes(t, name, left, right)
-		r.wakes(t, name, right, left)
+		r.wakesWithin(t, time.Second, name, left, right)
+		r.wakesWithin(t, time.Second, name, right, left)
 
 		// Force.
 		h, err := group("a", "b").Lock(soon(t))

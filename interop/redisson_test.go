@@ -14,7 +14,6 @@ import (
 
 // TestRedisson runs everything on a single server, release by release.
 func TestRedisson(t *testing.T) {
-	needTools(t)
 	forReleases(t, func(t *testing.T, v version) {
 		r := newRig(t, v, latchkey.PubSubAuto, redistest.Start(t))
 		testObjects(t, r)
@@ -24,7 +23,6 @@ func TestRedisson(t *testing.T) {
 
 // TestCluster runs everything in a cluster, release by release.
 func TestCluster(t *testing.T) {
-	needTools(t)
 	forReleases(t, func(t *testing.T, v version) {
 		r := newRig(t, v, latchkey.PubSubBoth, redistest.StartCluster(t, 3).Nodes...)
 		testModes(t, r)
@@ -73,12 +71,12 @@ func testModes(t *testing.T, r *rig) {
 		t.Run("mode "+name, func(t *testing.T) {
 			toGo, toJava := heard(t, r, mode)
 			t.Logf("Redisson %s, latchkey with %s: wake-ups reach Go %v, Java %v", r.version, name, toGo, toJava)
-			require.Equal(t, toGo, toJava, "both directions alike")
 			uses := r.version.uses()
 			switch {
 			case name == "both", name == uses:
-				require.True(t, toGo, "Redisson %s uses %s", r.version, uses)
+				require.True(t, toGo && toJava, "Redisson %s uses %s", r.version, uses)
 			case name == usesPlain && uses == usesSharded, name == usesSharded && uses == usesPlain:
+				// Java may have looked again at that moment by itself, but not Go.
 				require.False(t, toGo, "Redisson %s uses %s, which is more than the documentation says", r.version, uses)
 			}
 		})
@@ -94,13 +92,13 @@ func heard(t *testing.T, r *rig, mode latchkey.PubSubMode) (toGo, toJava bool) {
 	name := r.name(t)
 	java, golang := javaLocker(r.fast.thread(), "rlock", name), goLocker(rlock.New(c, name))
 	took := func(a, b side) time.Duration {
-		r.at(t, name, a, a.take(t))
+		at(t, a, a.take(t))
 		woken := b.take(t)
 		r.subscribed(t, name)
 		time.Sleep(100 * time.Millisecond)
 		start := time.Now()
 		a.give(t)
-		d := r.at(t, name, b, woken).Sub(start)
+		d := at(t, b, woken).Sub(start)
 		b.give(t)
 		return d
 	}

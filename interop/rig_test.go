@@ -135,6 +135,7 @@ func (r *rig) name(t *testing.T, keep ...string) string {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
+			r.dump(t, name)
 			return // what is left is the least of it
 		}
 		var left []string

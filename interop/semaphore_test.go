@@ -158,8 +158,7 @@ func latchCounts(t *testing.T, r *rig) {
 	count(0)
 }
 
-// latchWaiters: all waiters of both sides start together. A delete by either side
-// lets Go's waiters go on.
+// latchWaiters: all waiters of both sides start together.
 func latchWaiters(t *testing.T, r *rig) {
 	l, th := countdownlatch.New(r.client(t), r.name(t)), r.j.thread()
 	for range 2 { // the second time, Java's gate must have been closed by Go
@@ -185,8 +184,18 @@ func latchWaiters(t *testing.T, r *rig) {
 		}
 	}
 
+	// A delete by Go lets all go on, one by Java those of Go.
 	require.True(t, th.yes(t, "latch.tryset", l.Name(), 2))
-	wait := l.AwaitAsync(soon(t))
+	c, wait := r.j.thread().start("latch.await", l.Name(), 20000), l.AwaitAsync(soon(t))
+	r.subscribed(t, l.Name())
+	time.Sleep(30 * time.Millisecond)
+	_, err := l.Delete(soon(t))
+	require.NoError(t, err)
+	require.Equal(t, "true", c.wait(t, 2*time.Second))
+	require.NoError(t, <-wait)
+
+	require.True(t, th.yes(t, "latch.tryset", l.Name(), 2))
+	wait = l.AwaitAsync(soon(t))
 	r.subscribed(t, l.Name())
 	require.True(t, th.yes(t, "latch.delete", l.Name()))
 	select {

@@ -51,6 +51,8 @@ func forReleases(t *testing.T, f func(t *testing.T, v version)) {
 	chosen := releases[:1]
 	switch asked := os.Getenv("INTEROP"); asked {
 	case "":
+	case "none":
+		t.Skip("INTEROP=none")
 	case "all":
 		chosen = releases
 	default:
@@ -59,6 +61,7 @@ func forReleases(t *testing.T, f func(t *testing.T, v version)) {
 			chosen = append(chosen, version(v))
 		}
 	}
+	needTools(t)
 	for _, v := range chosen {
 		t.Run(string(v), func(t *testing.T) { f(t, v) })
 	}

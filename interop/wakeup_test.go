@@ -44,18 +44,19 @@ func (r *rig) wakes(t *testing.T, name string, a, b side) {
 	r.wakesWithin(t, prompt, name, a, b)
 }
 
+// wakesWithin is wakes for a test that runs beside others.
 func (r *rig) wakesWithin(t *testing.T, limit time.Duration, name string, a, b side) {
 	t.Helper()
 	took := make([]time.Duration, rounds)
 	for i := range took {
-		r.at(t, name, a, a.take(t))
+		at(t, a, a.take(t))
 		woken := b.take(t)
 		r.subscribed(t, name)
 		time.Sleep(30 * time.Millisecond) // it asks once more behind that, and falls asleep
 		require.Empty(t, woken, "%s has what %s has", b.what, a.what)
 		start := time.Now()
 		a.give(t)
-		took[i] = r.at(t, name, b, woken).Sub(start)
+		took[i] = at(t, b, woken).Sub(start)
 		b.give(t)
 	}
 	t.Logf("%s wakes %s after %v", a.what, b.what, took)
@@ -64,15 +65,14 @@ func (r *rig) wakesWithin(t *testing.T, limit time.Duration, name string, a, b s
 	require.Less(t, took[rounds-1], 2*time.Second, "slowest of %v", took)
 }
 
-// at returns when s got what it waits for, the object of that name.
-func (r *rig) at(t *testing.T, name string, s side, ch <-chan taken) time.Time {
+// at returns when s got what it waits for.
+func at(t *testing.T, s side, ch <-chan taken) time.Time {
 	t.Helper()
 	select {
 	case got := <-ch:
 		require.NoError(t, got.err, s.what)
 		return got.at
 	case <-time.After(patience):
-		r.dump(t, name)
 		require.Fail(t, "still waiting", s.what)
 		return time.Time{}
 	}
