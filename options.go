@@ -104,7 +104,8 @@ func WithRecheck(d time.Duration) Option {
 // before those of others have their turn. A lock that is unlocked while others
 // of its process wait goes to the next of them, without a word to Redis where
 // that can be; at the end of the slice, counted from the grant by Redis, it is
-// unlocked for everybody. So do permits of a semaphore. Fair and spinning locks
+// unlocked for everybody, and if others listen, this client leaves it to them for
+// one slice and a half. So do permits of a semaphore. Fair and spinning locks
 // are never passed on like that. 0 turns it off. Default: 10 ms.
 func WithHandOver(slice time.Duration) Option {
 	positive("WithHandOver", slice, 0)

@@ -99,7 +99,7 @@ func TestPassScriptLeavesOtherTypesAlone(t *testing.T) {
 // What is held can be passed on by a server that takes nothing new.
 func TestPassScriptAtTheMemoryLimit(t *testing.T) {
 	server := redistest.Start(t)
-	s := &scripted{t, server.Client(t)}
+	s := &scripted{T: t, rdb: server.Client(t)}
 	s.acquire([]string{"a"}, "me:1", 1, 20000)
 	token := s.acquire([]string{"b", "token"}, "me:1", 1, 20000, 1)[2]
 	server.Do(t, "CONFIG", "SET", "maxmemory", "1", "maxmemory-policy", "noeviction")
@@ -114,7 +114,7 @@ func TestPassScriptAtTheMemoryLimit(t *testing.T) {
 
 // A lock that is passed on in the last millisecond of its lease ends with it.
 func TestPassScriptKeepsALease(t *testing.T) {
-	s := &scripted{t, redistest.Start(t).Client(t)}
+	s := &scripted{T: t, rdb: redistest.Start(t).Client(t)}
 	for range 20 {
 		s.acquire([]string{"lock"}, "me:1", 1, 3)
 		from, to := "me:1", "me:2"

@@ -125,7 +125,8 @@ func (s *scripts) Release(ctx context.Context, e *engine.Engine, r *engine.Retur
 	switch {
 	case err != nil:
 		return 0, err
-	case reply.Ints == nil && reply.Int == 1:
+	case reply.Ints == nil && reply.Int >= 1:
+		r.Heard = int(reply.Int) - 1
 		return engine.Granted, nil
 	}
 	if len(reply.Ints) == 3 {

@@ -25,16 +25,17 @@ const (
 // A scripted is a server that scripts run on, with nothing of ours between.
 type scripted struct {
 	*testing.T
-	rdb *redis.Client
+	rdb  *redis.Client
+	told int64 // listeners, by the last release
 }
 
 // onBoth runs f against a real server and against the in-memory one.
 func onBoth(t *testing.T, f func(s *scripted)) {
 	t.Run("Redis", func(t *testing.T) {
-		f(&scripted{t, redistest.Start(t).Client(t)})
+		f(&scripted{T: t, rdb: redistest.Start(t).Client(t)})
 	})
 	t.Run("miniredis", func(t *testing.T) {
-		f(&scripted{t, latchkeytest.NewServer(t).Redis(t)})
+		f(&scripted{T: t, rdb: latchkeytest.NewServer(t).Redis(t)})
 	})
 }
 
@@ -90,8 +91,9 @@ func (s *scripted) reply(at int, script *lua.Script, keys []string, args ...any)
 		return got
 	}
 	if len(got) == 1 && at > 0 {
-		at = 0 // the short form of acquire; release's has none
-		if got[0] == 1 {
+		at = 0 // the short form of acquire; release's has none, but the listeners
+		if script == lua.RLockRelease {
+			s.told = got[0] - 1
 			return nil
 		}
 	}
@@ -480,6 +482,7 @@ func TestReleaseScriptLabelAndVerb(t *testing.T) {
 			require.Equal(s, []int64{1, 0}, got, "a server without %s releases too", verb)
 			require.Equal(s, "", s.state(), "the label goes with the lock")
 			require.Equal(s, want, heard(), "messages with %s", verb)
+			require.Equal(s, want != "", s.told > 0, "whether anybody was told, with %s", verb)
 		}
 		s.acquire([]string{"lock", "label"}, "me:1", 1, 30000, 0, "who")
 		s.acquire([]string{"lock", "label"}, "me:1", 2, 30000, 0, "who")
@@ -491,7 +494,7 @@ func TestReleaseScriptLabelAndVerb(t *testing.T) {
 		s.acquire([]string{"lock"}, "me:1", 1, 30000)
 		got, err := s.run(lua.RLockRelease, []string{"lock"}, "me:1", 0, 0, 0, "ch", "PUBLISH")
 		require.NoError(s, err)
-		require.Equal(s, []int64{1}, got, "without a deadline")
+		require.Equal(s, []int64{2}, got, "without a deadline: freed, and one was told")
 		require.Equal(s, "", s.state(), "without a deadline")
 		require.Equal(s, "0", heard())
 		got, err = s.run(lua.RLockRelease, []string{"lock"}, "me:1", 0, 0, 0, "ch", "PUBLISH")
@@ -597,7 +600,7 @@ func TestScriptsLeaveOtherTypesAlone(t *testing.T) {
 // kept and given back.
 func TestScriptsAtTheMemoryLimit(t *testing.T) {
 	server := redistest.Start(t)
-	s := &scripted{t, server.Client(t)}
+	s := &scripted{T: t, rdb: server.Client(t)}
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		s.acquire([]string{name, "label " + name}, "me:1", 1, 20000, 0, "who")
 		s.acquire([]string{name, "label " + name}, "me:1", 2, 20000, 0, "who")

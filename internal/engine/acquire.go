@@ -110,6 +110,13 @@ func (c *claim) acquire(ctx context.Context, bounded bool) error {
 		}
 		var err error
 		c.queues = c.spec.Queue != nil && !has
+		if !has && c.spec.Shared && !c.engine.lines.Waits(c.spec.Line) {
+			// Nobody has been refused, so many may have it at once: each asks.
+			var ans wait.Answer
+			if ans, err = c.Try(ctx); err != nil || ans.Granted {
+				return err
+			}
+		}
 		if has {
 			// The holder has the lock, or its other half: it stands in no line.
 			var ans wait.Answer

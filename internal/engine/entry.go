@@ -47,6 +47,8 @@ type entry struct {
 	// what was left of the window of what was given up last.
 	slice time.Time
 	left  watchdog.Window
+	// Guarded by ops: the lock came from another holder of this process.
+	handed bool
 
 	// mu guards the fields below.
 	mu    sync.Mutex
@@ -305,6 +307,7 @@ func (ent *entry) grant(parent context.Context, s *Spec, cfg LockConfig, g Grant
 	ent.count = count
 	if first {
 		ent.label, ent.atLeast, ent.slice = "", time.Time{}, g.slice
+		ent.handed = !g.slice.IsZero()
 		if g.slice.IsZero() {
 			ent.slice = h.since.Add(ent.engine.cfg.HandOver)
 		}

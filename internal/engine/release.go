@@ -157,6 +157,11 @@ func (h *Hold) giveBack(ctx cleanup, target int, trusted bool) error {
 			if !trusted {
 				h.mark(released)
 			}
+			if target == 0 && ent.handed && ret.Heard > 1 {
+				// Others have waited for the whole slice, Java among them, which takes
+				// its time to hear.
+				e.lines.HoldBack(s.Line, e.cfg.HandOver+e.cfg.HandOver/2)
+			}
 			if target == 0 {
 				ent.unchain()
 			}

@@ -126,6 +126,7 @@ type Return struct {
 	Next     string   // set by Release: the waiter of this client whose turn it is now
 	Given    bool     // set by Release: the heir has it
 	Token    int64    // set by Release: its fencing token
+	Heard    int      // set by Release: how many clients were told, ours too; 0: unknown
 }
 
 // A Renewal is one lock of a batch.

@@ -28,9 +28,10 @@ func (ls *Lines) Waiting() int { return int(ls.waiting.Load()) }
 type line struct {
 	key        string
 	head, tail *place
-	joined     uint64 // how many have ever
-	asked      uint64 // of them had when the last question that was refused was asked
-	hints      Hints  // opened by the first head that has to sleep; nil before
+	joined     uint64    // how many have ever
+	quiet      time.Time // until then the head does not follow hints; see HoldBack
+	asked      uint64    // of them had when the last question that was refused was asked
+	hints      Hints     // opened by the first head that has to sleep; nil before
 }
 
 // A place is one caller's place in a line.
@@ -122,6 +123,26 @@ func (ls *Lines) stir(p *place) bool {
 	defer ls.mu.Unlock()
 	p.asks = true
 	return !p.gone
+}
+
+// HoldBack has those who stand in the line for key follow no hint for so long, so
+// that others have their turn.
+func (ls *Lines) HoldBack(key string, d time.Duration) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if l := ls.lines[key]; l != nil {
+		l.quiet = time.Now().Add(d)
+	}
+}
+
+// heldBack returns for how long p, the head, follows no hint.
+func (ls *Lines) heldBack(p *place) time.Duration {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if p.line.quiet.IsZero() {
+		return 0
+	}
+	return time.Until(p.line.quiet)
 }
 
 // rest notes that p, the head, has asked and waits.

@@ -312,9 +312,34 @@ func (w *waiter) sleep(ctx context.Context, ans Answer) error {
 		return nil
 	case <-hints:
 		w.timedOut = false
+		if d := w.lines.heldBack(w.place); d > 0 {
+			return w.pause(ctx, d)
+		}
 		return nil
 	case <-w.timer.C:
 		w.timedOut = recheck
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-w.policy.Over:
+		return ErrOver
+	case <-w.policy.Interrupt:
+		return ErrInterrupted
+	case <-w.policy.Closed:
+		return w.policy.ClosedErr
+	}
+}
+
+// pause waits for d, whatever the hints say.
+func (w *waiter) pause(ctx context.Context, d time.Duration) error {
+	w.timer.Reset(d)
+	select {
+	case t := <-w.place.turn:
+		if t.granted {
+			return errGiven
+		}
+		return nil
+	case <-w.timer.C:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

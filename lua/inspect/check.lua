@@ -30,6 +30,7 @@ if kind == 'hash' then
   try('HLEN', key)
   try('HVALS', key)
   try('HGETALL', key)
+  try('HRANDFIELD', key, 1)
   try('HDEL', key, 'other')
 elseif kind == 'string' then
   try('SET', key, '1', 'PX', 1000)

@@ -14,7 +14,8 @@
 -- ARGV[7]   ms for which a freed lock stays closed, 0 for not at all (may be absent)
 -- ARGV[8]   the holder in whose name it stays closed, when ARGV[7] is above 0
 --
--- Returns 1                           freed
+-- Returns 1 + listeners               freed; how many connections were told, as far
+--                                     as this server knows
 --         {1, holds left, server ms}  brought down, but not freed for others
 --         {2, holds left, server ms}  it was that low already; nothing was changed
 --         {-1, 0, server ms}          the holder does not hold the lock
@@ -41,13 +42,20 @@ if count == 0 and linger == 0 then
   if KEYS[2] then
     redis.pcall('DEL', KEYS[2])
   end
+  local heard, sharded = 0, 0
   if verb == 'PUBLISH' or verb == 'BOTH' then
-    redis.pcall('PUBLISH', channel, '0')
+    heard = redis.pcall('PUBLISH', channel, '0')
   end
   if verb == 'SPUBLISH' or verb == 'BOTH' then
-    redis.pcall('SPUBLISH', channel, '0')
+    sharded = redis.pcall('SPUBLISH', channel, '0')
   end
-  return 1
+  if type(heard) == 'table' then
+    heard = 0
+  end
+  if type(sharded) == 'number' and sharded > heard then
+    heard = sharded
+  end
+  return 1 + heard
 end
 
 local held = tonumber(call('HGET', lock, holder) or 0)
