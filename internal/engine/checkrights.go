@@ -76,7 +76,7 @@ func (c *checker) pubsub(ctx context.Context, key string) {
 	well := true
 	for _, ch := range []string{
 		Prefixed("redisson_lock__channel", key), Prefixed("redisson_rwlock", key), Prefixed("redisson_sc", key),
-		"redisson_countdownlatch__channel__{" + key + "}",
+		e.LatchChannel(key),
 	} {
 		if plain {
 			well = c.heard(ctx, ch, e.rdb.Subscribe, e.rdb.Publish) && well
