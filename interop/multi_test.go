@@ -262,6 +262,10 @@ func testGroup(t *testing.T, r *rig) {
 		kill()
 		th.start("lock", "group", name+":a").wait(t, fastWatchdog+2*time.Second)
 		java("unlock", "a")
-		require.False(t, r.exists(t, name))
+		locked, err = group("a").IsLocked(soon(t))
+		require.NoError(t, err)
+		require.False(t, locked)
+		// What Java leaves of the dead ends with the key.
+		redistest.Until(t, "the end of the key", func() bool { return !r.exists(t, name) })
 	})
 }

@@ -98,7 +98,7 @@ func testStress(t *testing.T, r *rig) {
 }
 
 func stress(t *testing.T, r *rig, kind string, d time.Duration, javas []*redisson) {
-	name := r.name(t)
+	name := r.name(t, "redisson_lock_token:{%s}")
 	javaName := name
 	job := stressJob{r.addresses(), r.mode, kind, name, "detector:{" + name + "}", d.Milliseconds(), 1}
 	switch kind {

@@ -73,5 +73,5 @@
 //	latchkey_label:{group}:<holder>            label (option Label); ours
 //
 // where <h> is the HighwayHash of the value, with Redisson's key, of 128 bits in
-// base64. All of them expire with the leases.
+// base64. All of them expire with the leases, the hash a second later.
 package multilock

@@ -6,7 +6,7 @@
 --
 -- KEYS[1]    the group: a hash of v -> holder, v:<holder>:expire_time -> server
 --            ms and v:<holder>:lock_count -> hold count for each value v that is
---            held, expiring with the longest lease
+--            held, expiring a second after the longest lease
 -- KEYS[2]    the claim: how often the holder has this set; it expires with the lease
 -- KEYS[3]    the holder's label, when ARGV[6] is not empty
 -- ARGV[1]    holder
@@ -82,6 +82,10 @@ for i = 7, #ARGV do
     fields .. ':expire_time', string.format('%.0f', math.max(till, mine[value] or 0)),
     fields .. ':lock_count', total)
 end
+-- The key outlives the lease by a second: a Java waiter that asks as the lease
+-- ends would not set an expiry on a key that has less than 1 ms, and its values
+-- would be gone with the key.
+longest = longest + 1000
 local left = call('PTTL', group)
 if left < longest then
   -- A group without a lease would be held for ever by those who look at the key

@@ -46,7 +46,7 @@ end
 -- PEXPIRE is allowed at the memory limit, and once it has run the rest is too.
 local left = call('PTTL', group)
 if left >= 0 then
-  call('PEXPIRE', group, math.max(left, linger, 1))
+  call('PEXPIRE', group, math.max(left, linger + 1000)) -- see multilock/acquire
 end
 local whole, freed = true, false
 for i = 9, #ARGV do

@@ -63,7 +63,7 @@ while arg <= #ARGV do
   end
   if answer == 1 then
     -- First, because it is allowed at the memory limit, and HSET is after it.
-    answer = extend(group, lease)
+    answer = extend(group, lease + 1000) -- see multilock/acquire
   end
   if answer == 1 then
     for i = 1, values do

@@ -1,0 +1,39 @@
+package multilock_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/latchkeytest"
+	"github.com/latchkey-go/latchkey/multilock"
+)
+
+// A Java waiter asks when the lease it has seen ends, and sets no expiry on a key
+// that has less than 1 ms: what it has got would be gone at once. So the key must
+// not end with the lease.
+func TestGroupKeyOutlivesTheLease(t *testing.T) {
+	s := latchkeytest.NewServer(t)
+	rdb := s.Redis(t)
+	g := multilock.NewGroup(s.Client(t), "g", "a", "b")
+	h, err := g.Lock(t.Context(), latchkey.Lease(10*time.Second))
+	require.NoError(t, err)
+	outlives := func(lease time.Duration) {
+		t.Helper()
+		left := rdb.PTTL(t.Context(), "g").Val()
+		require.Greater(t, left, lease+500*time.Millisecond)
+		require.LessOrEqual(t, left, lease+time.Second)
+	}
+	outlives(10 * time.Second)
+	require.NoError(t, h.Extend(t.Context(), 20*time.Second))
+	outlives(20 * time.Second)
+	require.NoError(t, h.Unlock(t.Context()))
+	require.Zero(t, rdb.Exists(t.Context(), "g").Val())
+
+	h, err = g.Lock(t.Context(), latchkey.HoldAtLeast(40*time.Second))
+	require.NoError(t, err)
+	require.NoError(t, h.Unlock(t.Context()))
+	outlives(40 * time.Second)
+}
