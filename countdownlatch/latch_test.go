@@ -7,24 +7,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/countdownlatch"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
-
-// patience is for what must happen on a real server, but not when.
-const patience = 10 * time.Second
-
-func client(t testing.TB, rdb redis.UniversalClient, opts ...latchkey.Option) *latchkey.Client {
-	t.Helper()
-	c := latchkey.New(rdb, opts...)
-	t.Cleanup(func() { _ = c.Close() })
-	return c
-}
 
 // set begins a count of n.
 func set(t testing.TB, l *countdownlatch.Latch, n int64) {
@@ -41,25 +31,9 @@ func count(t testing.TB, l *countdownlatch.Latch) int64 {
 	return n
 }
 
-func receive[T any](t testing.TB, what string, ch <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-ch:
-		return v
-	case <-time.After(patience):
-		require.FailNow(t, what+" did not come")
-		panic("not reached")
-	}
-}
-
-func inFakeTime(t *testing.T, f func(t *testing.T, env *redistest.Env, c *latchkey.Client)) {
-	t.Helper()
-	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) { f(t, env, client(t, env.Redis)) })
-}
-
 func TestCount(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
-	c := client(t, rdb)
+	c := locktest.NewClient(t, rdb)
 	ctx := t.Context()
 	l := countdownlatch.New(c, "l")
 	require.Equal(t, "l", l.Name())
@@ -81,7 +55,7 @@ func TestCount(t *testing.T) {
 		cancelled, cancel := context.WithCancel(ctx)
 		cancel()
 		require.NoError(t, l.CountDown(cancelled), "it goes on without its context")
-		require.NoError(t, receive(t, "the end", waiter))
+		require.NoError(t, locktest.Receive(t, "the end", waiter))
 		require.Zero(t, rdb.Exists(ctx, "l").Val())
 	}
 	require.NoError(t, l.CountDown(ctx))
@@ -93,7 +67,7 @@ func TestCount(t *testing.T) {
 }
 
 func TestBadArguments(t *testing.T) {
-	c := client(t, redistest.Start(t).Client(t))
+	c := locktest.NewClient(t, redistest.Start(t).Client(t))
 	l := countdownlatch.New(c, "l")
 	for _, n := range []int64{0, -1} {
 		_, err := l.TrySetCount(t.Context(), n)
@@ -120,7 +94,7 @@ func TestKeyConflict(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
 	ctx := t.Context()
 	require.NoError(t, rdb.HSet(ctx, "l", "a", 1).Err())
-	l := countdownlatch.New(client(t, rdb), "l")
+	l := countdownlatch.New(locktest.NewClient(t, rdb), "l")
 	_, err := l.TrySetCount(ctx, 1)
 	require.ErrorIs(t, err, latchkey.ErrKeyConflict)
 	_, err = l.Count(ctx)
@@ -133,12 +107,12 @@ func TestKeyConflict(t *testing.T) {
 }
 
 func TestDeleteReleases(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		l := countdownlatch.New(c, "l")
 		set(t, l, 7)
 		waiter := l.AwaitAsync(t.Context())
 		env.Advance(time.Second)
-		other := countdownlatch.New(client(t, env.Client()), "l")
+		other := countdownlatch.New(locktest.NewClient(t, env.Client()), "l")
 		start := time.Now()
 		ok, err := other.Delete(t.Context())
 		require.NoError(t, err)
@@ -153,9 +127,9 @@ func TestDeleteReleases(t *testing.T) {
 // CL-04: who waited for one count is not held by the next, however soon it is
 // begun; and who waits for the next is not released by the end of the first.
 func TestNextCount(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()
-		l, other := countdownlatch.New(c, "l"), countdownlatch.New(client(t, env.Client()), "l")
+		l, other := countdownlatch.New(c, "l"), countdownlatch.New(locktest.NewClient(t, env.Client()), "l")
 		set(t, l, 1)
 		old := []<-chan error{l.AwaitAsync(ctx), l.AwaitAsync(ctx), l.AwaitAsync(ctx)}
 		env.Advance(time.Second)
@@ -177,9 +151,9 @@ func TestNextCount(t *testing.T) {
 }
 
 func TestAwaitSet(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()
-		l, other := countdownlatch.New(c, "l"), countdownlatch.New(client(t, env.Client()), "l")
+		l, other := countdownlatch.New(c, "l"), countdownlatch.New(locktest.NewClient(t, env.Client()), "l")
 		early := []<-chan error{l.AwaitSetAsync(ctx), l.AwaitSetAsync(ctx)}
 		env.Advance(time.Minute)
 		require.Empty(t, early[0])
@@ -208,7 +182,7 @@ func TestAwaitSet(t *testing.T) {
 
 // A message that is lost costs a recheck; pub/sub that breaks down costs nothing.
 func TestLostMessages(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()
 		l := countdownlatch.New(c, "l")
 		set(t, l, 1)
@@ -223,8 +197,8 @@ func TestLostMessages(t *testing.T) {
 
 // Polling works too: SUBSCRIBE may be denied.
 func TestPolling(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, env *redistest.Env, _ *latchkey.Client) {
-		l := countdownlatch.New(client(t, env.Client(), latchkey.WithPubSub(latchkey.Polling)), "l")
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, _ *latchkey.Client) {
+		l := countdownlatch.New(locktest.NewClient(t, env.Client(), latchkey.WithPubSub(latchkey.Polling)), "l")
 		set(t, l, 1)
 		waiter := l.AwaitAsync(t.Context())
 		env.Advance(time.Minute)
@@ -238,7 +212,7 @@ func TestPolling(t *testing.T) {
 // CL-02: a count-down between the look and the subscription is not missed.
 func TestCountDownAtAnyMoment(t *testing.T) {
 	srv := redistest.Start(t)
-	here, there := client(t, srv.Client(t)), client(t, srv.Client(t))
+	here, there := locktest.NewClient(t, srv.Client(t)), locktest.NewClient(t, srv.Client(t))
 	l, other := countdownlatch.New(here, "l"), countdownlatch.New(there, "l")
 	end := time.Now().Add(2 * time.Second)
 	rounds := 0
@@ -248,7 +222,7 @@ func TestCountDownAtAnyMoment(t *testing.T) {
 		time.Sleep(time.Duration(rounds%50) * 10 * time.Microsecond)
 		start := time.Now()
 		require.NoError(t, other.CountDown(t.Context()))
-		require.NoError(t, receive(t, "the end", waiter))
+		require.NoError(t, locktest.Receive(t, "the end", waiter))
 		require.Less(t, time.Since(start), 2*time.Second, "a recheck was needed")
 	}
 	t.Logf("%d rounds", rounds)
@@ -265,8 +239,8 @@ func TestManyWaiters(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			srv := redistest.Start(t)
 			direct := srv.Client(t)
-			c := client(t, srv.Client(t))
-			l, other := countdownlatch.New(c, "l"), countdownlatch.New(client(t, direct), "l")
+			c := locktest.NewClient(t, srv.Client(t))
+			l, other := countdownlatch.New(c, "l"), countdownlatch.New(locktest.NewClient(t, direct), "l")
 			set(t, other, 2)
 			var wg sync.WaitGroup
 			released := make([]time.Time, waiters)
@@ -310,7 +284,7 @@ func TestManyWaiters(t *testing.T) {
 const raceSlack = 300 * time.Millisecond
 
 func TestClose(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		l := countdownlatch.New(c, "l")
 		set(t, l, 1)
 		waiters := []<-chan error{l.AwaitAsync(t.Context()), l.AwaitAsync(t.Context())}
@@ -326,7 +300,7 @@ func TestClose(t *testing.T) {
 
 // The head of the line gives up: the next one looks.
 func TestCancelledHead(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		l := countdownlatch.New(c, "l")
 		set(t, l, 1)
 		first, cancel := context.WithCancel(t.Context())

@@ -15,6 +15,7 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/countdownlatch"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/latchkeytest"
 	"github.com/latchkey-go/latchkey/lua"
@@ -119,7 +120,7 @@ func TestRawPeer(t *testing.T) {
 	srv := redistest.Start(t)
 	rdb := srv.Client(t)
 	ctx := t.Context()
-	c := client(t, srv.Client(t))
+	c := locktest.NewClient(t, srv.Client(t))
 	l := countdownlatch.New(c, "l")
 	ps := rdb.Subscribe(ctx, channel)
 	defer ps.Close()
@@ -176,7 +177,7 @@ func TestRawPeer(t *testing.T) {
 		require.EqualValues(t, 1, must(javaDown.Run(ctx, rdb, []string{"l", channel}, 0).Int64()))
 		start := time.Now()
 		require.EqualValues(t, 0, must(javaDown.Run(ctx, rdb, []string{"l", channel}, 0).Int64()))
-		worst = max(worst, receive(t, "the end", got).Sub(start))
+		worst = max(worst, locktest.Receive(t, "the end", got).Sub(start))
 	}
 	t.Log("a count-down by Java wakes a waiter after at most", worst)
 	require.Less(t, worst, 50*time.Millisecond+raceSlack)
@@ -197,8 +198,8 @@ func TestCountsOnce(t *testing.T) {
 	proxy := redistest.NewProxy(t, srv.Addr)
 	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ReadTimeout: 200 * time.Millisecond})
 	defer rdb.Close()
-	c := client(t, rdb)
-	watch := countdownlatch.New(client(t, srv.Client(t)), "l")
+	c := locktest.NewClient(t, rdb)
+	watch := countdownlatch.New(locktest.NewClient(t, srv.Client(t)), "l")
 	set(t, watch, callers*each+1)
 	var mu sync.Mutex
 	n := 0
@@ -240,7 +241,7 @@ func TestCountsOnce(t *testing.T) {
 func TestMemoryLimit(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
 	ctx := t.Context()
-	l := countdownlatch.New(client(t, rdb), "l")
+	l := countdownlatch.New(locktest.NewClient(t, rdb), "l")
 	set(t, l, 2)
 	require.NoError(t, rdb.ConfigSet(ctx, "maxmemory", "1").Err())
 	require.NoError(t, l.CountDown(ctx))
@@ -253,14 +254,14 @@ func TestMemoryLimit(t *testing.T) {
 // In a cluster a latch works, also where Java's does not: with a hash tag.
 func TestCluster(t *testing.T) {
 	cl := redistest.StartCluster(t, 3)
-	c := client(t, cl.Client(t))
+	c := locktest.NewClient(t, cl.Client(t))
 	for _, name := range []string{"l", "a{b}"} {
 		l := countdownlatch.New(c, name)
 		set(t, l, 1)
 		waiter := l.AwaitAsync(t.Context())
 		redistest.Until(t, "a waiter", func() bool { return c.Stats().Waiting == 1 })
 		require.NoError(t, l.CountDown(t.Context()))
-		require.NoError(t, receive(t, "the end", waiter))
+		require.NoError(t, locktest.Receive(t, "the end", waiter))
 	}
 }
 

@@ -167,9 +167,9 @@ func TestFaultsOfLeaving(t *testing.T) {
 					} else {
 						require.ErrorIs(t, o.err, context.Canceled)
 					}
-					if held && (script == lua.FairLockLeave || o.err != nil && act != redistest.Drop) {
+					if held && script == lua.FairLockLeave {
 						require.Equal(t, before+1, r.Count(act), "the fault did not happen")
-					}
+					} // else it may have given up before its request was sent
 					require.Less(t, time.Since(o.at), time.Second)
 					redistest.Until(t, "the place to be given up", func() bool { return len(queued(t, r.direct, "f")) == 0 })
 					time.Sleep(2 * readTimeout) // what was held back comes now

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/latchkeytest"
 	"github.com/latchkey-go/latchkey/lua"
@@ -218,7 +219,7 @@ func TestRawPeer(t *testing.T) {
 	srv := redistest.Start(t)
 	rdb := srv.Client(t)
 	ctx := t.Context()
-	c := client(t, srv.Client(t))
+	c := locktest.NewClient(t, srv.Client(t))
 	s := permitsemaphore.New(c, "p")
 	ps := rdb.Subscribe(ctx, "redisson_sc:{p}")
 	defer ps.Close()
@@ -308,7 +309,7 @@ local v = redis.call('incrby', KEYS[1], ARGV[2]); redis.call('publish', KEYS[2],
 		})
 		start := time.Now()
 		require.NoError(t, release.Run(ctx, rdb, []string{"p", "redisson_sc:{p}", "{p}:timeout"}, raw, 1).Err())
-		worst = max(worst, receive(t, "the permit", got).Sub(start))
+		worst = max(worst, locktest.Receive(t, "the permit", got).Sub(start))
 		mine, _ := hex.DecodeString(<-id)
 		// Java releases Go's.
 		require.NoError(t, release.Run(ctx, rdb, []string{"p", "redisson_sc:{p}", "{p}:timeout"}, string(mine), 1).Err())
@@ -324,7 +325,7 @@ const slack = 150 * time.Millisecond
 func TestMemoryLimit(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
 	ctx := t.Context()
-	c := client(t, rdb, latchkey.WithWatchdogTimeout(900*time.Millisecond))
+	c := locktest.NewClient(t, rdb, latchkey.WithWatchdogTimeout(900*time.Millisecond))
 	s := set(t, c, "s", 2)
 	two, err := s.AcquireN(ctx, 2)
 	require.NoError(t, err)
@@ -339,7 +340,7 @@ func TestMemoryLimit(t *testing.T) {
 
 func TestCluster(t *testing.T) {
 	cl := redistest.StartCluster(t, 3)
-	c := client(t, cl.Client(t), latchkey.WithWatchdogTimeout(600*time.Millisecond))
+	c := locktest.NewClient(t, cl.Client(t), latchkey.WithWatchdogTimeout(600*time.Millisecond))
 	ctx := t.Context()
 	var all []*permitsemaphore.Permit
 	for _, name := range []string{"s", "a{b}", "{b}a", "other"} {

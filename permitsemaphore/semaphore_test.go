@@ -11,27 +11,17 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/permitsemaphore"
 )
 
-// patience is for what must happen on a real server, but not when.
-const patience = 10 * time.Second
-
 // lease is the watchdog's: how long a permit stays out after a crash.
 const lease = 30 * time.Second
-
-func client(t testing.TB, rdb redis.UniversalClient, opts ...latchkey.Option) *latchkey.Client {
-	t.Helper()
-	c := latchkey.New(rdb, opts...)
-	t.Cleanup(func() { _ = c.Close() })
-	return c
-}
 
 func set(t testing.TB, c *latchkey.Client, name string, n int) *permitsemaphore.Semaphore {
 	t.Helper()
@@ -57,17 +47,6 @@ func counts(t testing.TB, s *permitsemaphore.Semaphore, available, out int) {
 	require.Equal(t, available+out, n, "permits")
 }
 
-func receive[T any](t testing.TB, what string, ch <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-ch:
-		return v
-	case <-time.After(patience):
-		require.FailNow(t, what+" did not come")
-		panic("not reached")
-	}
-}
-
 func lost(p *permitsemaphore.Permit) bool {
 	select {
 	case <-p.Lost():
@@ -77,14 +56,9 @@ func lost(p *permitsemaphore.Permit) bool {
 	}
 }
 
-func inFakeTime(t *testing.T, f func(t *testing.T, env *redistest.Env, c *latchkey.Client)) {
-	t.Helper()
-	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) { f(t, env, client(t, env.Redis)) })
-}
-
 func TestPermits(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
-	c := client(t, rdb)
+	c := locktest.NewClient(t, rdb)
 	ctx := t.Context()
 	s := permitsemaphore.New(c, "s")
 	require.Equal(t, "s", s.Name())
@@ -163,7 +137,7 @@ func TestPermits(t *testing.T) {
 	require.ErrorIs(t, two[0].Release(ctx), latchkey.ErrNotHeld)
 
 	// By somebody else.
-	other := permitsemaphore.New(client(t, rdb), "s")
+	other := permitsemaphore.New(locktest.NewClient(t, rdb), "s")
 	require.NoError(t, <-other.ReleaseAsync(ctx, two[1].ID()))
 	counts(t, s, 4, 0)
 	err = two[1].Release(ctx)
@@ -181,7 +155,7 @@ func TestPermits(t *testing.T) {
 }
 
 func TestResize(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()
 		s := permitsemaphore.New(c, "s")
 		require.NoError(t, s.SetPermits(ctx, 2), "makes it")
@@ -210,7 +184,7 @@ func TestResize(t *testing.T) {
 
 func TestBadArguments(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
-	c := client(t, rdb)
+	c := locktest.NewClient(t, rdb)
 	ctx := t.Context()
 	s := set(t, c, "s", 3)
 	p, err := s.Acquire(ctx)
@@ -261,7 +235,7 @@ func TestKeyConflict(t *testing.T) {
 	for _, key := range []string{"s", "{s}:timeout"} {
 		rdb := redistest.Start(t).Client(t)
 		ctx := t.Context()
-		s := permitsemaphore.New(client(t, rdb), "s")
+		s := permitsemaphore.New(locktest.NewClient(t, rdb), "s")
 		require.NoError(t, rdb.HSet(ctx, key, "a", 1).Err())
 		_, err := s.Acquire(ctx)
 		require.ErrorIs(t, err, latchkey.ErrKeyConflict)
@@ -279,7 +253,7 @@ func TestKeyConflict(t *testing.T) {
 // A permit is renewed until it is released, and it comes back when its holder
 // is gone, at the end of the lease, to a waiter who sleeps until then.
 func TestLeases(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()
 		s := set(t, c, "s", 1)
 		p, err := s.Acquire(ctx)
@@ -290,7 +264,7 @@ func TestLeases(t *testing.T) {
 		require.EqualValues(t, 60, c.Stats().Renewals)
 
 		doomed := env.Client()
-		crash := permitsemaphore.New(client(t, doomed), "s")
+		crash := permitsemaphore.New(locktest.NewClient(t, doomed), "s")
 		require.NoError(t, p.Release(ctx))
 		p, err = crash.Acquire(ctx)
 		require.NoError(t, err)
@@ -311,7 +285,7 @@ func TestLeases(t *testing.T) {
 }
 
 func TestFixedLease(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()
 		s := set(t, c, "s", 2)
 		p, err := s.Acquire(ctx, latchkey.Lease(10*time.Second))
@@ -340,7 +314,7 @@ func TestFixedLease(t *testing.T) {
 }
 
 func TestExtendAndUpdate(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()
 		s := set(t, c, "s", 3)
 		p, err := s.Acquire(ctx, latchkey.Lease(10*time.Second))
@@ -391,7 +365,7 @@ func TestExtendAndUpdate(t *testing.T) {
 
 // Lost closes within one renewal when the permit has vanished.
 func TestVanished(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()
 		s := set(t, c, "s", 2)
 		p, err := s.Acquire(ctx)
@@ -411,9 +385,9 @@ func TestVanished(t *testing.T) {
 
 // The nearest deadline wakes a waiter, not the recheck and no message.
 func TestNearestDeadline(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()
-		other := set(t, client(t, env.Client()), "s", 3)
+		other := set(t, locktest.NewClient(t, env.Client()), "s", 3)
 		for _, d := range []time.Duration{4 * time.Second, 2700 * time.Millisecond, time.Hour} {
 			_, err := other.Acquire(ctx, latchkey.Lease(d))
 			require.NoError(t, err)
@@ -431,7 +405,7 @@ func TestNearestDeadline(t *testing.T) {
 }
 
 func TestTTL(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()
 		s := set(t, c, "s", 2)
 		require.NoError(t, env.Redis.PExpire(ctx, "s", time.Hour).Err())
@@ -446,7 +420,7 @@ func TestTTL(t *testing.T) {
 
 // SM-10: each key may vanish by itself.
 func TestKeysVanish(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()
 		s := set(t, c, "s", 2)
 		_, err := s.Acquire(ctx, latchkey.Lease(time.Second))
@@ -462,7 +436,7 @@ func TestKeysVanish(t *testing.T) {
 }
 
 func TestManyAreRenewedTogether(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()
 		const n = 250
 		s := set(t, c, "s", n)
@@ -486,7 +460,7 @@ func TestManyAreRenewedTogether(t *testing.T) {
 }
 
 func TestAsync(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()
 		s := set(t, c, "s", 3)
 		r := <-s.TryAcquireAsync(ctx)
@@ -513,7 +487,7 @@ func TestAsync(t *testing.T) {
 // Whoever gives up, at whatever moment, leaves nothing behind.
 func TestCancelStorm(t *testing.T) {
 	srv := redistest.Start(t)
-	c := client(t, srv.Client(t))
+	c := locktest.NewClient(t, srv.Client(t))
 	s := set(t, c, "s", 3)
 	var wg sync.WaitGroup
 	for i := range 200 {

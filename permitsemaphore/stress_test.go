@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/permitsemaphore"
 )
@@ -133,7 +134,7 @@ func TestStress(t *testing.T) {
 	srv := redistest.Start(t)
 	direct := srv.Client(t)
 	ctx := t.Context()
-	s := set(t, client(t, direct), "s", capacity)
+	s := set(t, locktest.NewClient(t, direct), "s", capacity)
 	var wg sync.WaitGroup
 	for i := range processes {
 		cmd := exec.CommandContext(ctx, os.Args[0])
@@ -192,8 +193,8 @@ func TestStress(t *testing.T) {
 func TestRandomSetPermits(t *testing.T) {
 	srv := redistest.Start(t)
 	direct := srv.Client(t)
-	c := client(t, srv.Client(t))
-	s := set(t, client(t, direct), "s", 5)
+	c := locktest.NewClient(t, srv.Client(t))
+	s := set(t, locktest.NewClient(t, direct), "s", 5)
 	ctx, cancel := context.WithTimeout(t.Context(), duration())
 	defer cancel()
 	var wg sync.WaitGroup
@@ -247,12 +248,12 @@ func TestConservation(t *testing.T) {
 	srv := redistest.Start(t)
 	proxy := redistest.NewProxy(t, srv.Addr)
 	direct := srv.Client(t)
-	s := set(t, client(t, direct), "s", permits)
+	s := set(t, locktest.NewClient(t, direct), "s", permits)
 	var clients []*latchkey.Client
 	for range 3 {
 		rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ReadTimeout: 200 * time.Millisecond, PoolSize: 16})
 		t.Cleanup(func() { _ = rdb.Close() })
-		clients = append(clients, client(t, rdb))
+		clients = append(clients, locktest.NewClient(t, rdb))
 	}
 	var n atomic.Int64
 	proxy.OnCommand(func(args []string) redistest.Act {

@@ -266,7 +266,7 @@ func TestNestedLeases(t *testing.T) {
 		inner, err := l.Lock(outer.Context())
 		require.NoError(t, err)
 		require.Equal(t, 2*time.Minute, d.pttl("a"), "never shortened")
-		d.Advance(time.Hour)
+		d.Advance(10 * time.Minute)
 		requireHeld(t, outer)
 		requireHeld(t, inner)
 		require.NoError(t, inner.Unlock(t.Context()))
@@ -283,7 +283,7 @@ func TestNestedLeases(t *testing.T) {
 		require.NoError(t, err)
 		short, err := l.Lock(outer.Context(), latchkey.Lease(time.Second), latchkey.Label("x"))
 		require.NoError(t, err)
-		d.Advance(time.Hour)
+		d.Advance(10 * time.Minute)
 		for _, h := range []*latchkey.Hold{short, inner, outer} {
 			requireHeld(t, h)
 			require.NoError(t, h.Unlock(t.Context()))
@@ -302,7 +302,7 @@ func TestNestedLeases(t *testing.T) {
 		requireHeld(t, outer)
 		free, err := l.Lock(outer.Context())
 		require.NoError(t, err)
-		d.Advance(time.Hour)
+		d.Advance(10 * time.Minute)
 		requireHeld(t, inner)
 		require.NoError(t, free.Unlock(t.Context())) // over long since, but for this one
 		d.Advance(30 * time.Second)
@@ -375,7 +375,7 @@ func TestLastMillisecond(t *testing.T) {
 
 func TestManyHolds(t *testing.T) {
 	keep(t, func(t *testing.T, d *dog) {
-		const n = 600
+		const n = 300
 		before := runtime.NumGoroutine()
 		var holds []*latchkey.Hold
 		for i := range n {

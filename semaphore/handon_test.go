@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/semaphore"
 )
@@ -38,7 +39,7 @@ func contend(t *testing.T, s *semaphore.Semaphore, others int) (waiters []<-chan
 }
 
 func TestPermitGoesOnInMemory(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		s := set(t, c, "s", 1)
 		waiters := contend(t, s, 5)
 		before := scripts(env)
@@ -60,7 +61,7 @@ func TestPermitGoesOnInMemory(t *testing.T) {
 }
 
 func TestPermitGoesBackAtTheEndOfItsSlice(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		s := set(t, c, "s", 1)
 		waiters := contend(t, s, 1)
 		time.Sleep(10 * time.Millisecond)
@@ -74,7 +75,7 @@ func TestPermitGoesBackAtTheEndOfItsSlice(t *testing.T) {
 }
 
 func TestPermitsGoOnOnlyToWhomTheyAreEnough(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		s := set(t, c, "s", 3)
 		require.NoError(t, s.Acquire(t.Context(), 3))
 		first, big, small := waiting(t, s, 3), waiting(t, s, 2), waiting(t, s, 1)
@@ -99,7 +100,7 @@ func TestPermitsGoOnOnlyToWhomTheyAreEnough(t *testing.T) {
 
 func TestPermitsNeverGoOnWithoutHandOver(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
-		s := set(t, client(t, env.Redis, latchkey.WithHandOver(0)), "s", 1)
+		s := set(t, locktest.NewClient(t, env.Redis, latchkey.WithHandOver(0)), "s", 1)
 		waiters := contend(t, s, 1)
 		before := scripts(env)
 		require.NoError(t, s.Release(t.Context(), 1))
@@ -113,7 +114,7 @@ func TestPermitsNeverGoOnWithoutHandOver(t *testing.T) {
 // all the time.
 func TestPermitsGoRoundTheClients(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
-		greedy, other := client(t, env.Redis), client(t, env.Client())
+		greedy, other := locktest.NewClient(t, env.Redis), locktest.NewClient(t, env.Client())
 		s := set(t, greedy, "s", 2)
 		end := time.Now().Add(time.Second)
 		for range 8 {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/latchkeytest"
 	"github.com/latchkey-go/latchkey/lua"
@@ -228,7 +229,7 @@ func TestLateRequests(t *testing.T) {
 func TestMemoryLimit(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
 	ctx := t.Context()
-	c := client(t, rdb)
+	c := locktest.NewClient(t, rdb)
 	s := set(t, c, "s", 5)
 	require.NoError(t, s.Acquire(ctx, 2))
 	require.NoError(t, rdb.ConfigSet(ctx, "maxmemory", "1").Err())
@@ -252,7 +253,7 @@ func TestRawPeer(t *testing.T) {
 	srv := redistest.Start(t)
 	rdb := srv.Client(t)
 	ctx := t.Context()
-	c := client(t, srv.Client(t))
+	c := locktest.NewClient(t, srv.Client(t))
 	s := semaphore.New(c, "s")
 	ps := rdb.Subscribe(ctx, "redisson_sc:{s}")
 	defer ps.Close()
@@ -312,7 +313,7 @@ func TestRawPeer(t *testing.T) {
 		})
 		start := time.Now()
 		require.ErrorIs(t, release.Run(ctx, rdb, []string{"s", "redisson_sc:{s}"}, 1).Err(), redis.Nil)
-		worst = max(worst, receive(t, "the permit", got).Sub(start))
+		worst = max(worst, locktest.Receive(t, "the permit", got).Sub(start))
 	}
 	t.Log("a release by Java wakes a waiter after at most", worst)
 	require.Less(t, worst, 50*time.Millisecond+slack)
@@ -324,7 +325,7 @@ const slack = 150 * time.Millisecond
 // Redis Cluster: all keys of a semaphore lie in one slot.
 func TestCluster(t *testing.T) {
 	cl := redistest.StartCluster(t, 3)
-	c := client(t, cl.Client(t))
+	c := locktest.NewClient(t, cl.Client(t))
 	ctx := t.Context()
 	for _, name := range []string{"s", "a{b}", "{b}a"} {
 		s := set(t, c, name, 1)
@@ -332,7 +333,7 @@ func TestCluster(t *testing.T) {
 		got := s.AcquireAsync(ctx, 1)
 		redistest.Until(t, "a waiter", func() bool { return c.Stats().Waiting == 1 })
 		require.NoError(t, s.Release(ctx, 1))
-		require.NoError(t, receive(t, "the permit", got))
+		require.NoError(t, locktest.Receive(t, "the permit", got))
 	}
 	require.ErrorContains(t, semaphore.New(c, "a{b").Acquire(ctx, 1), "different slots")
 }

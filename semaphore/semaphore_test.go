@@ -9,25 +9,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/semaphore"
 )
-
-// patience is for what must happen on a real server, but not when.
-const patience = 10 * time.Second
-
-// client returns a client on rdb that is closed when the test ends.
-func client(t testing.TB, rdb redis.UniversalClient, opts ...latchkey.Option) *latchkey.Client {
-	t.Helper()
-	c := latchkey.New(rdb, opts...)
-	t.Cleanup(func() { _ = c.Close() })
-	return c
-}
 
 // set makes the semaphore of that name with n permits.
 func set(t testing.TB, c *latchkey.Client, name string, n int) *semaphore.Semaphore {
@@ -46,27 +35,9 @@ func available(t testing.TB, s *semaphore.Semaphore) int {
 	return n
 }
 
-// receive takes what comes from ch before patience is over.
-func receive[T any](t testing.TB, what string, ch <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-ch:
-		return v
-	case <-time.After(patience):
-		require.FailNow(t, what+" did not come")
-		panic("not reached")
-	}
-}
-
-// inFakeTime runs f with a client in a bubble.
-func inFakeTime(t *testing.T, f func(t *testing.T, env *redistest.Env, c *latchkey.Client)) {
-	t.Helper()
-	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) { f(t, env, client(t, env.Redis)) })
-}
-
 func TestPermits(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
-	c := client(t, rdb)
+	c := locktest.NewClient(t, rdb)
 	ctx := t.Context()
 	s := semaphore.New(c, "s")
 	require.Equal(t, "s", s.Name())
@@ -124,7 +95,7 @@ func TestPermits(t *testing.T) {
 
 func TestBadArguments(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
-	c := client(t, rdb)
+	c := locktest.NewClient(t, rdb)
 	ctx := t.Context()
 	s := set(t, c, "s", 3)
 	for what, f := range map[string]func() error{
@@ -167,7 +138,7 @@ func TestKeyConflict(t *testing.T) {
 			} else {
 				require.NoError(t, rdb.Set(ctx, "s", "text", 0).Err())
 			}
-			s := semaphore.New(client(t, rdb), "s")
+			s := semaphore.New(locktest.NewClient(t, rdb), "s")
 			errs := map[string]error{
 				"Acquire":    s.Acquire(ctx, 1),
 				"Release":    s.Release(ctx, 1),
@@ -191,7 +162,7 @@ func TestKeyConflict(t *testing.T) {
 }
 
 func TestTTLIsKept(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()
 		s := semaphore.New(c, "s")
 		ok, err := s.TrySetPermits(ctx, 5, semaphore.TTL(time.Hour))
@@ -212,7 +183,7 @@ func TestTTLIsKept(t *testing.T) {
 
 // Claims are forgotten after a minute, and then only the count is left.
 func TestOnlyTheCountIsLeft(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()
 		s := set(t, c, "s", 5)
 		for range 1000 {
@@ -235,7 +206,7 @@ func TestOnlyTheCountIsLeft(t *testing.T) {
 // SM-01: a wake-up carries no quantity.
 func TestTwoAndOne(t *testing.T) {
 	rdb := redistest.Start(t)
-	a, c := set(t, client(t, rdb.Client(t)), "s", 2), client(t, rdb.Client(t))
+	a, c := set(t, locktest.NewClient(t, rdb.Client(t)), "s", 2), locktest.NewClient(t, rdb.Client(t))
 	b := semaphore.New(c, "s")
 	ctx := t.Context()
 	require.NoError(t, a.Acquire(ctx, 2))
@@ -244,18 +215,18 @@ func TestTwoAndOne(t *testing.T) {
 	one := b.AcquireAsync(ctx, 1)
 	redistest.Until(t, "the second to wait", func() bool { return c.Stats().Waiting == 2 })
 	require.NoError(t, a.Release(ctx, 2))
-	require.NoError(t, receive(t, "the two", two))
+	require.NoError(t, locktest.Receive(t, "the two", two))
 	require.Empty(t, one, "it does not overtake")
 	require.NoError(t, a.Release(ctx, 2))
-	require.NoError(t, receive(t, "the one", one))
+	require.NoError(t, locktest.Receive(t, "the one", one))
 	require.Equal(t, 1, available(t, b))
 }
 
 // SM-02: everything that raises the number of permits wakes waiters at once.
 func TestWhateverAddsWakes(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()
-		other := semaphore.New(client(t, env.Client()), "s")
+		other := semaphore.New(locktest.NewClient(t, env.Client()), "s")
 		for what, f := range map[string]func() error{
 			"Release":         func() error { return other.Release(ctx, 1) },
 			"ReleaseIfExists": func() error { _, err := other.ReleaseIfExists(ctx, 1); return err },
@@ -284,7 +255,7 @@ func TestWhateverAddsWakes(t *testing.T) {
 
 // SM-14 within a client: a large request is not starved by small ones.
 func TestFirstComeFirstServed(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()
 		s := set(t, c, "s", 5)
 		require.NoError(t, s.Acquire(ctx, 5))
@@ -313,7 +284,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 
 // One question serves many waiters, and none asks who cannot be served.
 func TestOneQuestionServesMany(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()
 		s := set(t, c, "s", 0)
 		const waiters = 20
@@ -323,7 +294,7 @@ func TestOneQuestionServesMany(t *testing.T) {
 			synctest.Wait() // in this order
 		}
 		env.Advance(time.Second)
-		other := semaphore.New(client(t, env.Client()), "s")
+		other := semaphore.New(locktest.NewClient(t, env.Client()), "s")
 		before := env.Commands("evalsha")
 		require.NoError(t, other.Release(ctx, waiters-5))
 		for i := range waiters - 5 {
@@ -344,7 +315,7 @@ func TestOneQuestionServesMany(t *testing.T) {
 // the wake-up of others with him.
 func TestCancelStorm(t *testing.T) {
 	srv := redistest.Start(t)
-	c := client(t, srv.Client(t))
+	c := locktest.NewClient(t, srv.Client(t))
 	s := set(t, c, "s", 3)
 	var wg sync.WaitGroup
 	for i := range 200 {
@@ -368,7 +339,7 @@ func TestCancelStorm(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()
 		s := set(t, c, "s", 1)
 		require.NoError(t, s.Acquire(ctx, 1))
@@ -385,7 +356,7 @@ func TestClose(t *testing.T) {
 
 // A message that is lost costs a recheck, no more.
 func TestLostMessage(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()
 		s := set(t, c, "s", 0)
 		got := s.AcquireAsync(ctx, 1)
@@ -399,7 +370,7 @@ func TestLostMessage(t *testing.T) {
 }
 
 func TestWait(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()
 		s := set(t, c, "s", 1)
 		start := time.Now()
@@ -415,8 +386,8 @@ func TestWait(t *testing.T) {
 }
 
 func TestKeyPrefix(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, env *redistest.Env, _ *latchkey.Client) {
-		s := set(t, client(t, env.Client(), latchkey.WithKeyPrefix("app:")), "s", 1)
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, _ *latchkey.Client) {
+		s := set(t, locktest.NewClient(t, env.Client(), latchkey.WithKeyPrefix("app:")), "s", 1)
 		require.Equal(t, "s", s.Name())
 		require.Equal(t, "1", env.Redis.Get(t.Context(), "app:s").Val())
 	})

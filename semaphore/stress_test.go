@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/semaphore"
 )
@@ -114,7 +115,7 @@ func stressChild(addr string) int {
 // there are, and all back in the end.
 func TestStress(t *testing.T) {
 	srv := redistest.Start(t)
-	s := set(t, client(t, srv.Client(t)), "s", capacity)
+	s := set(t, locktest.NewClient(t, srv.Client(t)), "s", capacity)
 	var wg sync.WaitGroup
 	for range processes {
 		cmd := exec.CommandContext(t.Context(), os.Args[0])
@@ -138,12 +139,12 @@ func TestConservation(t *testing.T) {
 	srv := redistest.Start(t)
 	proxy := redistest.NewProxy(t, srv.Addr)
 	direct := srv.Client(t)
-	s := set(t, client(t, direct), "s", permits)
+	s := set(t, locktest.NewClient(t, direct), "s", permits)
 	var clients []*latchkey.Client
 	for range 3 {
 		rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ReadTimeout: 200 * time.Millisecond, PoolSize: 16})
 		t.Cleanup(func() { _ = rdb.Close() })
-		clients = append(clients, client(t, rdb))
+		clients = append(clients, locktest.NewClient(t, rdb))
 	}
 	var n atomic.Int64
 	proxy.OnCommand(func(args []string) redistest.Act {
