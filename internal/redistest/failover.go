@@ -89,10 +89,12 @@ func (c *Cluster) Rejoin(t testing.TB, node int) {
 // waitSynced waits until a replica has all that its master has.
 func waitSynced(t testing.TB, s *Server) {
 	t.Helper()
-	Until(t, "the replica to synchronize", func() bool {
-		info, err := s.do("INFO", "replication")
-		return err == nil && infoField(info[0], "role") == "slave" && infoField(info[0], "master_link_status") == "up"
-	})
+	Until(t, "the replica to synchronize", func() bool { return synced(s) })
+}
+
+func synced(s *Server) bool {
+	info, err := s.do("INFO", "replication")
+	return err == nil && infoField(info[0], "role") == "slave" && infoField(info[0], "master_link_status") == "up"
 }
 
 // tail returns the last n lines of a text.
