@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -119,8 +120,8 @@ func (s *Sentinels) Failover(t testing.TB, away func(*Server)) (old, promoted in
 	return old, promoted
 }
 
-// Rejoin brings back a node that Failover has taken away, and waits until it is a
-// replica. The Sentinels would see to that in ten seconds.
+// Rejoin brings back a node that Failover has taken away, and waits until both
+// others are replicas. The Sentinels would see to that in ten seconds.
 func (s *Sentinels) Rejoin(t testing.TB, node int) {
 	t.Helper()
 	if s.Nodes[node].process().exited() {
@@ -129,7 +130,10 @@ func (s *Sentinels) Rejoin(t testing.TB, node int) {
 		s.Nodes[node].Thaw()
 	}
 	s.Nodes[node].Do(t, "REPLICAOF", "127.0.0.1", s.Nodes[s.Primary()].portText())
-	if !poll(30*time.Second, func() bool { return synced(s.Nodes[node]) }) {
+	if !poll(30*time.Second, func() bool {
+		info, err := s.Nodes[s.Primary()].do("INFO", "replication")
+		return err == nil && synced(s.Nodes[node]) && strings.Count(info[0], "state=online") == len(s.Nodes)-1
+	}) {
 		t.Fatalf("redistest: the old primary did not become a replica; the log of a Sentinel ends\n%s", tail(s.Sentinels[0].Log(), 20))
 	}
 }
