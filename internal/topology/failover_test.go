@@ -184,6 +184,10 @@ func TestSentinelFailover(t *testing.T) {
 	}
 	t.Run("unheard of", func(t *testing.T) {
 		l := rlock.New(a, "unheard of")
+		// Its client has a connection whose loss it notices: it waits for something.
+		busy := take(t, "rlock", b, "busy")
+		next := waitFor(t.Context(), "rlock", a, "busy")
+		redistest.Until(t, "the subscription", func() bool { return a.Stats().Waiting == 1 && a.Stats().Subscriptions > 0 })
 		old := s.Primary()
 		var replicas []*redistest.Server
 		for i, n := range s.Nodes {
@@ -204,13 +208,13 @@ func TestSentinelFailover(t *testing.T) {
 			}
 		})
 		promoted := time.Now()
-		take(t, "rlock", a, "something else").give(t)
 		select {
 		case <-h.Lost():
 		case <-time.After(patience):
 			require.FailNow(t, "not lost")
 		}
 		require.Less(t, time.Since(promoted), 4*time.Second, "its next renewal would come after 10 s")
-		s.Rejoin(t, old)
+		busy.give(t)
+		receive(t, next).give(t)
 	})
 }
