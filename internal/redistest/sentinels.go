@@ -115,7 +115,7 @@ func (s *Sentinels) Failover(t testing.TB, away func(*Server)) (old, promoted in
 		promoted = s.Primary()
 		return promoted >= 0 && promoted != old
 	}) {
-		t.Fatalf("redistest: no replica was promoted; the log of a Sentinel ends\n%s", tail(s.Sentinels[0].Log(), 20))
+		t.Fatalf("redistest: no replica was promoted; the log of a Sentinel ends\n%s", tail(s.Sentinels[0].Log()))
 	}
 	return old, promoted
 }
@@ -134,6 +134,6 @@ func (s *Sentinels) Rejoin(t testing.TB, node int) {
 		info, err := s.Nodes[s.Primary()].do("INFO", "replication")
 		return err == nil && synced(s.Nodes[node]) && strings.Count(info[0], "state=online") == len(s.Nodes)-1
 	}) {
-		t.Fatalf("redistest: the old primary did not become a replica; the log of a Sentinel ends\n%s", tail(s.Sentinels[0].Log(), 20))
+		t.Fatalf("redistest: the old primary did not become a replica; the log of a Sentinel ends\n%s", tail(s.Sentinels[0].Log()))
 	}
 }
