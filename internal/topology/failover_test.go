@@ -172,8 +172,12 @@ func TestSentinelFailover(t *testing.T) {
 		{"frozen", (*redistest.Server).Freeze, 5*time.Second + goesOn},
 	} {
 		t.Run(tt.what, func(t *testing.T) {
-			confirmed, err := rlock.New(acks, "confirmed").Lock(t.Context())
-			require.NoError(t, err)
+			var confirmed *latchkey.Hold
+			redistest.Until(t, "two replicas", func() bool { // the Sentinels may be at one yet
+				h, err := rlock.New(acks, "confirmed").Lock(t.Context())
+				confirmed = h
+				return err == nil
+			})
 			qs := queues(t, tt.what, a, b, c)
 			old, _ := s.Failover(t, tt.away)
 			goOn(t, qs, time.Now(), tt.bound)
@@ -185,7 +189,7 @@ func TestSentinelFailover(t *testing.T) {
 	t.Run("unheard of", func(t *testing.T) {
 		l := rlock.New(a, "unheard of")
 		// Its client has a connection whose loss it notices: it waits for something.
-		busy := take(t, "rlock", b, "busy")
+		busy := take(t, "rlock", acks, "busy")
 		next := waitFor(t.Context(), "rlock", a, "busy")
 		redistest.Until(t, "the subscription", func() bool { return a.Stats().Waiting == 1 && a.Stats().Subscriptions > 0 })
 		old := s.Primary()
