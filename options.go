@@ -112,6 +112,25 @@ func WithHandOver(slice time.Duration) Option {
 	return optionFunc(func(c *engine.Config) { c.HandOver = slice })
 }
 
+// WithReplicaAck makes every acquire wait until at least min replicas of its
+// server have confirmed the grant (Redis's WAIT), for at most timeout. If fewer
+// do, that one acquisition is given back, and the error is ErrNotReplicated.
+//
+// With min as high as the number of replicas that may be promoted, a failover
+// cannot lose a grant that was returned; with less, one may be promoted that has
+// not confirmed. Renewals and releases do not wait. An acquire takes one round
+// trip to the replicas longer, and locks are not handed over within the process
+// (WithHandOver). It holds for locks, semaphores and permits; a count-down latch
+// does not wait. min is at least 1 and timeout at least 1 ms, and both the
+// watchdog timeout and a Lease should be far longer. Default: off.
+func WithReplicaAck(min int, timeout time.Duration) Option {
+	if min < 1 {
+		badOption("WithReplicaAck: min of %d: the least is 1", min)
+	}
+	positive("WithReplicaAck", timeout, time.Millisecond)
+	return optionFunc(func(c *engine.Config) { c.Acks = engine.Acks{Min: min, Timeout: timeout} })
+}
+
 // WithLogger sets where the client logs what no error can carry: a renewal that
 // failed and is tried again, a Redis channel that is denied. Default: nowhere.
 func WithLogger(l *slog.Logger) Option {

@@ -17,6 +17,8 @@ type Script struct {
 	Source string
 	// SHA is the lower-case hex SHA-1 of Source, which EVALSHA takes.
 	SHA string
+	// Index is its own among the scripts, below Max.
+	Index int
 
 	arg any // SHA, ready to be sent
 }
@@ -24,10 +26,16 @@ type Script struct {
 // Arg returns SHA as an argument, which costs no allocation.
 func (s *Script) Arg() any { return s.arg }
 
+// Max is more than there are scripts.
+const Max = 128
+
+var count int // of scripts; they are all made when the program starts
+
 func newScript(name, source string) *Script {
 	sum := sha1.Sum([]byte(source))
 	sha := hex.EncodeToString(sum[:])
-	return &Script{Name: name, Source: source, SHA: sha, arg: sha}
+	count++
+	return &Script{Name: name, Source: source, SHA: sha, Index: count - 1, arg: sha}
 }
 
 // The scripts of the reentrant lock.

@@ -27,6 +27,7 @@ func (oldNode) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (oldNode) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
+
 func (oldNode) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if cmd.Name() == "pubsub" {

@@ -213,7 +213,8 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 	if c.queues {
 		c.req.Wait, c.queued = c.queueWait(), true
 	}
-	g, err := s.Scripts.Acquire(ctx, e, &c.req)
+	ask, acks := e.acking(ctx)
+	g, err := s.Scripts.Acquire(ask, e, &c.req)
 	defer ent.unlockOps()
 	if err != nil {
 		if Sort(err) == Maybe {
@@ -228,6 +229,9 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 	e.answers()
 	switch g.Verdict {
 	case Granted:
+		if err := acks.short(e); err != nil {
+			return wait.Answer{}, c.unreplicated(count, err)
+		}
 		c.hold = ent.grant(c.ctx, s, c.cfg, g, count+1, watchdog.NewWindow(sent, lease))
 		if c.hold == nil {
 			return wait.Answer{}, c.void(count, lease)

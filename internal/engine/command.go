@@ -51,6 +51,9 @@ func (e *Engine) Eval(ctx context.Context, s *lua.Script, keys int, args []any) 
 	r, err := e.eval(ctx, s, args)
 	if err != nil && isCode(err, "NOSCRIPT") {
 		// A restart, a failover, SCRIPT FLUSH or a new node: everyday.
+		if e.known[s.Index].Load() {
+			e.watchdog.Recheck()
+		}
 		again := slices.Clone(args) // the first may still be read by go-redis
 		again[0], again[1] = "eval", s.Source
 		r, err = e.eval(ctx, s, again)
@@ -64,7 +67,11 @@ func (e *Engine) eval(ctx context.Context, s *lua.Script, args []any) (Reply, er
 	var r Reply
 	if err := e.process(ctx, cmd); err != nil {
 		e.reload(ctx, err)
+		e.suspect(err)
 		return r, err
+	}
+	if k := &e.known[s.Index]; !k.Load() {
+		k.Store(true)
 	}
 	r.got = time.Now()
 	switch v := cmd.Val().(type) {
@@ -163,6 +170,9 @@ func (e *Engine) process(ctx context.Context, cmd redis.Cmder) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if a, ok := ctx.(*acked); ok {
+		return e.processAcked(a, cmd)
+	}
 	e.pipe.underway.Add(1)
 	defer e.pipe.underway.Add(-1)
 	closed := e.gate.closed
@@ -184,16 +194,21 @@ func (e *Engine) process(ctx context.Context, cmd redis.Cmder) error {
 	}
 	select {
 	case err := <-done:
-		// With ContextTimeoutEnabled the end of ctx shows as an i/o timeout.
-		if cerr := ctx.Err(); err != nil && cerr != nil && Sort(err) == Maybe {
-			return both{cerr, err}
-		}
-		return err
+		return e.ended(ctx, err)
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-closed:
 		return ErrClosed
 	}
+}
+
+// ended returns the error of a command that has come back. With
+// ContextTimeoutEnabled the end of ctx shows as an i/o timeout.
+func (*Engine) ended(ctx context.Context, err error) error {
+	if cerr := ctx.Err(); err != nil && cerr != nil && Sort(err) == Maybe {
+		return both{cerr, err}
+	}
+	return err
 }
 
 // A processor sends commands: a go-redis client.

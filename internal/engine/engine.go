@@ -14,6 +14,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/wait"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
+	"github.com/latchkey-go/latchkey/lua"
 	"github.com/latchkey-go/latchkey/pubsub"
 )
 
@@ -27,6 +28,7 @@ type Config struct {
 	PubSub          pubsub.Mode
 	Recheck         time.Duration
 	HandOver        time.Duration // the slice in which a lock is handed on; 0: it is not
+	Acks            Acks          // what a grant must wait for
 	Logger          *slog.Logger
 	Hooks           Hooks
 	Clock           watchdog.Clock // nil: this machine's
@@ -56,10 +58,13 @@ type Engine struct {
 	chains   chains
 	shares   shares
 	tickets  tickets
+	chores   chores
 	gate     gate
 	bounds   bounds
 
 	reticence Reticence
+	// known are the scripts that Redis has run, by index.
+	known [lua.Max]atomic.Bool
 
 	failing atomic.Pointer[time.Time] // since when no acquire is answered; nil while they are
 
@@ -70,6 +75,9 @@ type Engine struct {
 
 // New returns an Engine over rdb. It does no I/O and starts no goroutine.
 func New(rdb redis.UniversalClient, cfg Config) *Engine {
+	if cfg.Acks.Min > 0 {
+		cfg.HandOver = 0 // each grant is one by Redis
+	}
 	e := &Engine{rdb: rdb, cfg: cfg, now: cfg.Clock, server: newServerClock(), lines: wait.NewLines()}
 	if e.now == nil {
 		e.now = watchdog.SystemClock()
@@ -92,11 +100,11 @@ func New(rdb redis.UniversalClient, cfg Config) *Engine {
 	e.entries.init()
 	e.leases.init()
 	e.gate.init()
-	e.watchdog = watchdog.New(e.now, e.renew)
+	e.watchdog = watchdog.New(e.now, e.renew, e.lanes())
 	e.notifier = pubsub.New(rdb, pubsub.Config{
 		Mode:          cfg.PubSub,
 		OnDenied:      e.channelDenied,
-		OnResubscribe: cfg.Hooks.resubscribed,
+		OnResubscribe: e.resubscribed,
 	})
 	return e
 }

@@ -4,14 +4,15 @@ import "errors"
 
 // The conditions that the root re-exports under the same names.
 var (
-	ErrNotAcquired = errors.New("not acquired")
-	ErrNotHeld     = errors.New("not held")
-	ErrLeaseLost   = errors.New("lease lost")
-	ErrClosed      = errors.New("client closed")
-	ErrReentry     = errors.New("already held by this holder, and the lock is not reentrant")
-	ErrUpgrade     = errors.New("the holder has the read lock, and waiting for the write lock would be waiting for itself")
-	ErrKeyConflict = errors.New("the key holds another kind of value")
-	ErrUnsupported = errors.New("not supported")
+	ErrNotAcquired   = errors.New("not acquired")
+	ErrNotHeld       = errors.New("not held")
+	ErrLeaseLost     = errors.New("lease lost")
+	ErrClosed        = errors.New("client closed")
+	ErrReentry       = errors.New("already held by this holder, and the lock is not reentrant")
+	ErrUpgrade       = errors.New("the holder has the read lock, and waiting for the write lock would be waiting for itself")
+	ErrKeyConflict   = errors.New("the key holds another kind of value")
+	ErrNotReplicated = errors.New("not replicated")
+	ErrUnsupported   = errors.New("not supported")
 )
 
 // errLost is what the methods of a lost Hold return: both at once.

@@ -335,7 +335,7 @@ type heir struct {
 // client in the queue, or, for a lock without a queue, in the line, while the
 // slice lasts.
 func (e *Engine) heir(s *Spec, slice time.Time) *heir {
-	if s.Queue == nil && !e.handsOn(s, slice) {
+	if s.Queue == nil && !e.handsOn(s, slice) || e.cfg.Acks.Min > 0 {
 		return nil
 	}
 	select {

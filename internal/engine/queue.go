@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/wait"
@@ -141,26 +142,20 @@ func (e *Engine) stray(s *Spec, id string) {
 // withdraw gives up the place that a failed claim may have in its queue, and
 // what it may have been granted. It returns after the first try, or a moment.
 func (e *Engine) withdraw(c *claim) {
-	e.gate.stay()
 	c.entry.stay()
 	first := make(chan struct{})
-	go func() {
-		defer e.gate.leave()
-		defer c.entry.leave()
-		ctx := cleanup{Context: e.gate.late}
-		end := time.Now().Add(leavePatience)
-		for step := 0; ; step++ {
-			// First the place: who has none is given nothing any more.
-			left := e.left(ctx, c) || time.Now().After(end)
-			settled := !c.unsettled || e.undone(ctx, c)
-			if step == 0 {
-				close(first)
-			}
-			if settled && left || !sleep(ctx, undoSteps[min(step, len(undoSteps)-1)]) {
-				return
-			}
-		}
-	}()
+	tried := sync.OnceFunc(func() { close(first) })
+	end := time.Now().Add(leavePatience)
+	e.later(func(ctx cleanup) bool {
+		// First the place: who has none is given nothing any more.
+		left := e.left(ctx, c) || time.Now().After(end)
+		settled := !c.unsettled || e.undone(ctx, c)
+		tried()
+		return settled && left
+	}, func() {
+		tried()
+		c.entry.leave()
+	})
 	timer := time.NewTimer(leaveMoment)
 	defer timer.Stop()
 	select {
@@ -172,8 +167,8 @@ func (e *Engine) withdraw(c *claim) {
 // left makes one try to leave the queue and reports whether it has an answer.
 func (e *Engine) left(ctx cleanup, c *claim) bool {
 	ent, s := c.entry, c.spec
-	if ent.lockOps(ctx) != nil {
-		return true
+	if ent.choreOps(ctx) != nil {
+		return ctx.Err() != nil
 	}
 	defer ent.unlockOps()
 	if ent.counted() > 0 || e.lines.Sits(s.Line, ent.field) {

@@ -305,32 +305,19 @@ func (e *Engine) releaseAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// undoSteps are the pauses between the tries of an undo; the last one repeats.
-var undoSteps = []time.Duration{50 * time.Millisecond, 200 * time.Millisecond, time.Second}
-
 // undo takes back what a failed claim may have been granted, in the background:
 // the caller has gone. "Nothing to undo" is no proof before the deadline of the
 // claim's requests has passed, because one of them may still be on its way.
 func (e *Engine) undo(c *claim) {
-	e.gate.stay()
 	c.entry.stay()
-	go func() {
-		defer e.gate.leave()
-		defer c.entry.leave()
-		ctx := cleanup{Context: e.gate.late}
-		for step := 0; !e.undone(ctx, c); step++ {
-			if !sleep(ctx, undoSteps[min(step, len(undoSteps)-1)]) {
-				return
-			}
-		}
-	}()
+	e.later(func(ctx cleanup) bool { return e.undone(ctx, c) }, c.entry.leave)
 }
 
 // undone makes one try and reports whether no more is needed.
 func (e *Engine) undone(ctx cleanup, c *claim) bool {
 	ent, s := c.entry, c.spec
-	if ent.lockOps(ctx) != nil {
-		return true
+	if ent.choreOps(ctx) != nil {
+		return ctx.Err() != nil
 	}
 	past := time.Now().After(c.until)
 	if ent.counted() > c.base {

@@ -13,6 +13,8 @@ type kept interface {
 	// renewal returns what to ask for to keep it; a nil Spec when it was given
 	// back.
 	renewal(lease time.Duration) (*Spec, Renewal)
+	// mainKey returns the key that says which server has it.
+	mainKey() string
 }
 
 // renew is the watchdog's renew function: one batch, all of one group.
@@ -26,13 +28,15 @@ func (e *Engine) renew(ctx context.Context, _ string, batch []watchdog.Renewal) 
 		if s != nil {
 			specs[i], scripts = s, s.Renewer
 			asked = append(asked, item)
+			if !r.Look {
+				e.counters.renewals.Add(1)
+			}
 		}
 	}
 	if len(asked) == 0 {
 		return results
 	}
 	got, err := e.renewAll(cleanup{Context: ctx}, scripts, asked)
-	e.counters.renewals.Add(uint64(len(asked)))
 	for i, s := range specs {
 		if s == nil || len(got) == 0 {
 			continue
@@ -103,7 +107,7 @@ func (e *Engine) reportRenewals(batch []watchdog.Renewal, specs []*Spec, results
 	}
 	for i, s := range specs {
 		switch {
-		case s == nil:
+		case s == nil || batch[i].Look:
 		case results[i] == watchdog.Extended && renewed != nil:
 			renewed(s.Kind, s.Name, batch[i].Late)
 		case results[i] == watchdog.Failed && failed != nil:

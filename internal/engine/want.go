@@ -72,7 +72,7 @@ func (e *Engine) Until(ctx context.Context, op string, s *Spec, cfg LockConfig, 
 	defer e.gate.leave()
 	d := &demand{call: newCall(ctx, e, s, cfg), want: w}
 	var claim wait.Claim = d
-	if _, ok := w.(Group); ok {
+	if _, ok := w.(Group); ok && e.cfg.Acks.Min == 0 { // else each has a WAIT of its own
 		claim = &grouped{d}
 	}
 	err := d.run(ctx, claim, try || cfg.Waits)
@@ -105,23 +105,13 @@ func (e *Engine) Until(ctx context.Context, op string, s *Spec, cfg LockConfig, 
 
 // sweep has w sweep up, in the background, until its requests can act no more.
 func (e *Engine) sweep(w Sweeper, until time.Time) {
-	e.gate.stay()
-	go func() {
-		defer e.gate.leave()
-		ctx := cleanup{Context: e.gate.late}
-		for step := 0; ; step++ {
-			past := time.Now().After(until)
-			once, cancel := context.WithTimeout(ctx, returnBound)
-			err := w.Sweep(cleanup{Context: once})
-			cancel()
-			if past && (err == nil || Sort(err) == Never || time.Now().After(until.Add(w.Kept()))) {
-				return
-			}
-			if !sleep(ctx, undoSteps[min(step, len(undoSteps)-1)]) {
-				return
-			}
-		}
-	}()
+	e.later(func(ctx cleanup) bool {
+		past := time.Now().After(until)
+		once, cancel := context.WithTimeout(ctx, returnBound)
+		defer cancel()
+		err := w.Sweep(cleanup{Context: once})
+		return past && (err == nil || Sort(err) == Never || time.Now().After(until.Add(w.Kept())))
+	}, func() {})
 }
 
 // A demand is one caller's wait for a Want.
@@ -163,6 +153,10 @@ func (d *demand) try(ctx context.Context, others []Want) (ans wait.Answer, serve
 		defer cancel()
 	}
 	bound := d.bound(ctx)
+	var acks *acked
+	if d.want.Kept() > 0 {
+		ctx, acks = e.acking(ctx)
+	}
 	var got Answer
 	if len(others) > 0 {
 		got, served, err = d.want.(Group).AskAll(ctx, e.deadline(bound), others)
@@ -186,6 +180,10 @@ func (d *demand) try(ctx context.Context, others []Want) (ans wait.Answer, serve
 	e.answers()
 	switch got.Verdict {
 	case Granted:
+		if short := acks.short(e); short != nil {
+			ans, err = d.unreplicated(short)
+			return ans, 0, true, err
+		}
 		d.unsettled = false
 		return wait.Answer{Granted: true, Last: got.Last, Earlier: got.Earlier}, served, true, nil
 	case Late:
@@ -231,16 +229,7 @@ func (g *grouped) Refused() {
 // the caller has gone. "Nothing yet" is no proof before the deadline of the last
 // request has passed.
 func (e *Engine) takeBack(d *demand) {
-	e.gate.stay()
-	go func() {
-		defer e.gate.leave()
-		ctx := cleanup{Context: e.gate.late}
-		for step := 0; !e.tookBack(ctx, d); step++ {
-			if !sleep(ctx, undoSteps[min(step, len(undoSteps)-1)]) {
-				return
-			}
-		}
-	}()
+	e.later(func(ctx cleanup) bool { return e.tookBack(ctx, d) }, func() {})
 }
 
 // tookBack makes one try and reports whether no more is needed.

@@ -45,6 +45,7 @@ type kind struct {
 	shared       bool
 	sleep        time.Duration // longest sleep between polls; 0 where hints wake
 	client       []latchkey.Option
+	prefix       string // of every name
 }
 
 // NonReentrant is the trait of locks that refuse their present holder.
@@ -53,6 +54,10 @@ func NonReentrant() Trait { return func(k *kind) { k.nonReentrant = true } }
 // Polls is the trait of locks whose waiters hear nothing of a release, and ask
 // again after d at the latest.
 func Polls(d time.Duration) Trait { return func(k *kind) { k.sleep = d } }
+
+// Named is no trait of a lock: its name begins with prefix, as the rights of the
+// user demand.
+func Named(prefix string) Trait { return func(k *kind) { k.prefix = prefix } }
 
 // Shared is the trait of locks that several holders may have at once.
 func Shared() Trait { return func(k *kind) { k.shared = true } }
@@ -95,8 +100,8 @@ func RunOn(t *testing.T, connect func(testing.TB) redis.UniversalClient, factory
 	k := newKind(factory, traits)
 	for i, r := range always() {
 		run(t, k, r, func(t *testing.T) {
-			name := "lock " + string(rune('a'+i%26)) + r.name           // a key of its own
-			ctx, cancel := context.WithTimeout(t.Context(), 3*patience) // better than to hang
+			name := k.prefix + "lock " + string(rune('a'+i%26)) + r.name // a key of its own
+			ctx, cancel := context.WithTimeout(t.Context(), 3*patience)  // better than to hang
 			defer cancel()
 			r.test(&env{T: t, kind: k, ctx: ctx, connect: connect, name: name})
 		})

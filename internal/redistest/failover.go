@@ -51,7 +51,7 @@ func (c *Cluster) Failover(t testing.TB, slot int) (old, promoted int) {
 		state, err := s.do("CLUSTER", "INFO")
 		return err == nil && infoField(state[0], "cluster_state") == "ok"
 	}) {
-		t.Fatalf("redistest: the replica was not promoted; its log ends\n%s", tail(s.Log(), 20))
+		t.Fatalf("redistest: the replica was not promoted; its log ends\n%s", tail(s.Log()))
 	}
 	return old, promoted
 }
@@ -67,7 +67,7 @@ func (c *Cluster) Switch(t testing.TB, slot int) (old, promoted int) {
 	// behind another failover may come to nothing; it is given up after 5 s.
 	for tries := 0; c.Owner(t, slot) != promoted; tries++ {
 		if tries == 4 {
-			t.Fatalf("redistest: the replica did not take over; its log ends\n%s", tail(c.Nodes[promoted].Log(), 20))
+			t.Fatalf("redistest: the replica did not take over; its log ends\n%s", tail(c.Nodes[promoted].Log()))
 		}
 		c.Nodes[promoted].Do(t, "CLUSTER", "FAILOVER")
 		poll(5*time.Second, func() bool { return c.Owner(t, slot) == promoted })
@@ -89,14 +89,16 @@ func (c *Cluster) Rejoin(t testing.TB, node int) {
 // waitSynced waits until a replica has all that its master has.
 func waitSynced(t testing.TB, s *Server) {
 	t.Helper()
-	Until(t, "the replica to synchronize", func() bool {
-		info, err := s.do("INFO", "replication")
-		return err == nil && infoField(info[0], "role") == "slave" && infoField(info[0], "master_link_status") == "up"
-	})
+	Until(t, "the replica to synchronize", func() bool { return synced(s) })
 }
 
-// tail returns the last n lines of a text.
-func tail(text string, n int) string {
+func synced(s *Server) bool {
+	info, err := s.do("INFO", "replication")
+	return err == nil && infoField(info[0], "role") == "slave" && infoField(info[0], "master_link_status") == "up"
+}
+
+// tail returns the last lines of a log.
+func tail(text string) string {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+	return strings.Join(lines[max(0, len(lines)-20):], "\n")
 }

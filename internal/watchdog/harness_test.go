@@ -138,7 +138,7 @@ func bubble(t *testing.T, f func(t *testing.T, r *room)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &room{T: t, start: time.Now(), clock: newClock()}
 		r.redis = &fakeRedis{start: r.start}
-		r.Watchdog = watchdog.New(r.clock.now, r.redis.renew)
+		r.Watchdog = watchdog.New(r.clock.now, r.redis.renew, nil)
 		defer func() { r.Close() }()
 		f(t, r)
 		require.NoError(t, watchdog.Check(r.Watchdog))

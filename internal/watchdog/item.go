@@ -44,6 +44,9 @@ type Item struct {
 	nextTry  Instant // when the next renewal is due
 	inFlight bool    // a renewal is under way
 	queued   bool    // a renewal is due and waits for one that is under way
+	doubted  bool    // it is to be looked at, see Recheck
+	lookAt   Instant // when, if it is doubted
+	looking  bool    // the renewal under way is a look
 	due      Instant // when the loop must look at the item next
 	index    int     // place in the heap, counted from 1; 0 when not in it
 }
@@ -54,6 +57,9 @@ type Renewal struct {
 	Lease time.Duration
 	// Late is how long after it was due the renewal is sent.
 	Late time.Duration
+	// Look is set when it is sent only to learn whether the item is ours yet; then
+	// Lease may be as short as can be.
+	Look bool
 }
 
 // renewal returns the lease to ask for at a moment; 0 or less when there is
@@ -88,6 +94,9 @@ func (it *Item) scheduleLocked(now Instant) {
 		next := now.Add(max(it.renewIn(now), 0))
 		if it.worth(next) {
 			wait = min(wait, -now.Since(next))
+		}
+		if it.doubted {
+			wait = min(wait, -now.Since(it.lookAt))
 		}
 	}
 	it.due = now.Add(max(wait, 0))

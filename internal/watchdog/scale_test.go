@@ -192,7 +192,7 @@ func TestRandomOperations(t *testing.T) {
 					}
 				}
 				return results
-			})
+			}, nil)
 			var all []*model
 			for range 400 {
 				leaseOf := time.Duration(1+rnd.IntN(20)) * time.Second

@@ -10,7 +10,7 @@ import (
 const (
 	// BatchSize is how many items go into one renewal, as many as Redisson's.
 	BatchSize = 100
-	// maxInFlight is how many renewals may be under way at once.
+	// maxInFlight is how many renewals may be under way at once in one lane.
 	maxInFlight = 8
 	// tick is how often the clocks are compared while there is something to
 	// watch, so that a machine that slept or whose clock was set is noticed.
@@ -32,14 +32,16 @@ type Renew func(ctx context.Context, group string, batch []Renewal) []Result
 type Watchdog struct {
 	clock Clock
 	renew Renew
+	lane  func(*Item) string
 
 	// mu guards the fields below.
 	mu      sync.Mutex
 	items   dueHeap
-	queue   []*Item // due, when as many renewals were under way as may be
+	lanes   map[string]*lane
 	armed   Instant // when the loop will look next
 	agreed  Instant // when every item was last scheduled by both clocks
-	flying  int     // renewals under way
+	looks   bool    // everything is to be looked at, see Recheck,
+	lookAt  Instant // but not before this
 	added   bool    // something was, since the loop looked last
 	started bool
 	closed  bool
@@ -50,9 +52,20 @@ type Watchdog struct {
 	done   sync.WaitGroup // the loop and the renewals
 }
 
-// New returns a Watchdog. It starts its goroutine with the first Add.
-func New(clock Clock, renew Renew) *Watchdog {
-	w := &Watchdog{clock: clock, renew: renew, wake: make(chan struct{}, 1)}
+// A lane is one server: renewals there do not wait for those of others.
+type lane struct {
+	name   string
+	flying int     // renewals under way
+	queue  []*Item // due, when as many were under way as may be
+}
+
+// New returns a Watchdog. It starts its goroutine with the first Add. laneOf
+// names the server of an item, and must not block; nil where there is only one.
+func New(clock Clock, renew Renew, laneOf func(*Item) string) *Watchdog {
+	if laneOf == nil {
+		laneOf = func(*Item) string { return "" }
+	}
+	w := &Watchdog{clock: clock, renew: renew, lane: laneOf, lanes: make(map[string]*lane), wake: make(chan struct{}, 1)}
 	// The watchdog's own life bounds its renewals; no caller's context does.
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	return w
@@ -66,7 +79,8 @@ func (w *Watchdog) Close() {
 	for _, it := range w.items {
 		it.index = 0
 	}
-	w.items, w.queue = nil, nil
+	w.items = nil
+	clear(w.lanes)
 	w.mu.Unlock()
 	w.cancel()
 	w.done.Wait()
@@ -98,7 +112,7 @@ func (w *Watchdog) Add(it *Item, window Window, plan Plan) bool {
 	}
 	it.window = window
 	w.added = true
-	it.inFlight, it.queued = false, false
+	it.inFlight, it.queued, it.doubted = false, false, false
 	w.planLocked(it, plan, now)
 	heap.Push(&w.items, it)
 	if !w.started {
@@ -106,7 +120,7 @@ func (w *Watchdog) Add(it *Item, window Window, plan Plan) bool {
 		w.agreed, w.armed = now, it.due
 		w.done.Go(w.loop)
 	}
-	w.nudgeLocked(it)
+	w.nudgeLocked(it.due)
 	return true
 }
 
@@ -122,7 +136,7 @@ func (w *Watchdog) Change(it *Item, window Window, plan Plan) {
 	it.window = it.window.Later(window, now)
 	w.planLocked(it, plan, now)
 	heap.Fix(&w.items, it.index-1)
-	w.nudgeLocked(it)
+	w.nudgeLocked(it.due)
 }
 
 // planLocked sets how it is renewed. The next renewal is due a third of the
@@ -188,13 +202,13 @@ func (w *Watchdog) Remaining(it *Item) time.Duration {
 	return max(it.window.Remaining(w.clock()), 0)
 }
 
-// nudgeLocked unlocks mu and wakes the loop if it must look at it earlier than
-// it means to. In the steady state of a lock that is taken and freed all the
+// nudgeLocked unlocks mu and wakes the loop if something is due earlier than it
+// means to look. In the steady state of a lock that is taken and freed all the
 // time it need not, because the loop's timer is not put back by Remove.
-func (w *Watchdog) nudgeLocked(it *Item) {
-	early := it.due.before(w.armed)
+func (w *Watchdog) nudgeLocked(due Instant) {
+	early := due.before(w.armed)
 	if early {
-		w.armed = it.due
+		w.armed = due
 	}
 	w.mu.Unlock()
 	if early {
@@ -231,6 +245,9 @@ func (w *Watchdog) step() time.Duration {
 	w.mu.Lock()
 	now := w.clock()
 	w.noticeJumpLocked(now)
+	if w.looks && !now.before(w.lookAt) {
+		w.lookLocked(now)
+	}
 	var lost []loss
 	for len(w.items) > 0 && now.Since(w.items[0].due) >= 0 {
 		it := w.items[0]
@@ -241,14 +258,17 @@ func (w *Watchdog) step() time.Duration {
 		case it.window.Remaining(now) <= 0:
 			heap.Pop(&w.items)
 			lost = append(lost, loss{it, WindowOver})
-		case w.flying == maxInFlight:
+		default:
+			l := w.laneLocked(it)
+			if l.flying < maxInFlight {
+				w.sendLocked(l, it, now)
+				break
+			}
 			// run sends it; until then only the end of its window is due.
 			it.queued = true
-			w.queue = append(w.queue, it)
+			l.queue = append(l.queue, it)
 			it.scheduleLocked(now)
 			heap.Fix(&w.items, 0)
-		default:
-			w.sendLocked(it, now)
 		}
 	}
 	wait := tick
@@ -260,6 +280,9 @@ func (w *Watchdog) step() time.Duration {
 		}
 	} else if until := -now.Since(w.items[0].due); until < wait {
 		wait = max(until, 0)
+	}
+	if until := w.lookAt.mono - now.mono; w.looks && until < wait {
+		wait = until
 	}
 	w.added = false
 	w.armed = now.Add(wait)
@@ -284,59 +307,80 @@ func (w *Watchdog) noticeJumpLocked(now Instant) {
 	heap.Init(&w.items)
 }
 
+// laneLocked returns the lane of an item.
+func (w *Watchdog) laneLocked(it *Item) *lane {
+	name := w.lane(it)
+	l := w.lanes[name]
+	if l == nil {
+		l = &lane{name: name}
+		w.lanes[name] = l
+	}
+	return l
+}
+
 // sendLocked sends off a renewal of first, filled up with items of its group.
 // Filling up with items that are not due yet keeps the number of scripts at one
 // for each hundred holds and period, however the holds are spread over time.
-func (w *Watchdog) sendLocked(first *Item, now Instant) {
+func (w *Watchdog) sendLocked(l *lane, first *Item, now Instant) {
 	items := append(make([]*Item, 0, min(BatchSize, len(w.items))), first)
 	fill := func(from []*Item) {
 		for i := 0; i < min(len(from), scanLimit) && len(items) < BatchSize; i++ {
 			it := from[i]
-			if it.index > 0 && it != first && it.Group == first.Group && !it.inFlight && it.worth(now) {
+			if it.index > 0 && it != first && it.Group == first.Group && !it.inFlight && (it.doubted || it.worth(now)) {
 				items = append(items, it)
 				it.inFlight = true
 			}
 		}
 	}
-	fill(w.queue)
+	fill(l.queue)
 	fill(w.items)
 
 	batch := make([]Renewal, 0, len(items))
 	bound := callBound
 	for _, it := range items {
-		batch = append(batch, Renewal{Item: it, Lease: it.renewal(now), Late: max(-it.renewIn(now), 0)})
-		bound = min(bound, it.lease/6)
+		r := Renewal{Item: it, Lease: it.renewal(now), Late: max(-it.renewIn(now), 0)}
+		if r.Lease <= 0 {
+			r.Lease, r.Late, r.Look = time.Millisecond, 0, true // it extends nothing that is ours
+		}
+		batch = append(batch, r)
+		if it.lease > 0 {
+			bound = min(bound, it.lease/6)
+		}
 		it.inFlight, it.queued = true, false
+		it.looking, it.doubted = it.doubted, false
 		it.scheduleLocked(now)
 		heap.Fix(&w.items, it.index-1)
 	}
-	w.flying++
-	w.done.Go(func() { w.run(first.Group, batch, now, max(bound, time.Millisecond)) })
+	l.flying++
+	w.done.Go(func() { w.run(l, first.Group, batch, now, max(bound, time.Millisecond)) })
 }
 
-// sendQueuedLocked sends off the first item that waits for a slot.
-func (w *Watchdog) sendQueuedLocked(now Instant) {
-	for len(w.queue) > 0 {
-		it := w.queue[0]
-		w.queue[0], w.queue = nil, w.queue[1:]
+// sendQueuedLocked sends off the first item that waits for a slot in a lane.
+func (w *Watchdog) sendQueuedLocked(l *lane, now Instant) {
+	for len(l.queue) > 0 {
+		it := l.queue[0]
+		l.queue[0], l.queue = nil, l.queue[1:]
 		// It may have been given back or lost meanwhile, or sent with others.
 		if it.index > 0 && it.queued {
-			w.sendLocked(it, now)
+			w.sendLocked(l, it, now)
 			return
 		}
 	}
-	w.queue = nil
+	l.queue = nil
+	if l.flying == 0 && w.lanes[l.name] == l {
+		delete(w.lanes, l.name)
+	}
 }
 
 // run carries one renewal out and files its results.
-func (w *Watchdog) run(group string, batch []Renewal, sent Instant, bound time.Duration) {
+func (w *Watchdog) run(l *lane, group string, batch []Renewal, sent Instant, bound time.Duration) {
 	ctx, cancel := context.WithTimeout(w.ctx, bound)
 	results := w.renew(ctx, group, batch)
 	cancel()
 
 	var lost []loss
 	w.mu.Lock()
-	w.flying--
+	l.flying--
 	now := w.clock()
 	for i, r := range batch {
 		it := r.Item
@@ -354,11 +398,14 @@ func (w *Watchdog) run(group string, batch []Renewal, sent Instant, bound time.D
 			continue
 		default:
 			it.nextTry = now.Add(it.lease / 10)
+			if it.looking && !it.doubted {
+				it.doubted, it.lookAt = true, now.Add(lookAgain)
+			}
 		}
 		it.scheduleLocked(now)
 		heap.Fix(&w.items, it.index-1)
 	}
-	w.sendQueuedLocked(now)
+	w.sendQueuedLocked(l, now)
 	again := len(w.items) > 0 && w.items[0].due.before(w.armed)
 	w.mu.Unlock()
 	for _, l := range lost {

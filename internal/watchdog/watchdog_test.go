@@ -519,7 +519,7 @@ func TestCloseForgetsAndWaits(t *testing.T) {
 		}}
 		redis.answer = func(int, watchdog.Renewal) watchdog.Result { return watchdog.NotOurs }
 		clk := newClock()
-		w := watchdog.New(clk.now, redis.renew)
+		w := watchdog.New(clk.now, redis.renew, nil)
 		s := &subject{}
 		it := &watchdog.Item{Subject: s}
 		require.True(t, w.Add(it, watchdog.NewWindow(clk.now(), lease), watchdog.Plan{Lease: lease}))
@@ -539,7 +539,7 @@ func TestCloseForgetsAndWaits(t *testing.T) {
 		require.Empty(t, s.losses())
 		require.NoError(t, watchdog.Check(w))
 	})
-	watchdog.New(watchdog.SystemClock(), nil).Close() // never used
+	watchdog.New(watchdog.SystemClock(), nil, nil).Close() // never used
 }
 
 // With nothing to do the loop looks once a second, because of the clocks; with

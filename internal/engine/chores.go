@@ -1,0 +1,130 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	// choreHands is how many chores are carried out at a time.
+	choreHands = 16
+	// choresMost is how many there may be. What is beyond that ends with its lease.
+	choresMost = 100_000
+)
+
+// undoSteps are the pauses between the tries of a chore; the last one repeats.
+var undoSteps = []time.Duration{50 * time.Millisecond, 200 * time.Millisecond, time.Second}
+
+// A chore is clean-up in the background that may need several tries: what a call
+// has left behind that has returned.
+type chore struct {
+	try   func(ctx cleanup) (done bool)
+	ended func()
+	step  int
+	timer *time.Timer // until the next try; nil when it is in the queue or tried
+}
+
+// chores are those of a client: a bounded number, by a bounded number of
+// goroutines, however many calls fail while a server does not answer.
+type chores struct {
+	// mu guards the fields below.
+	mu    sync.Mutex
+	all   map[*chore]struct{}
+	queue []*chore // whose time has come
+	hands int      // goroutines
+	over  bool     // the client's clean-up has ended
+}
+
+// later has try called in the background until it returns true, and then ended;
+// when the client ends, ended is called without more tries. It reports whether
+// there was room.
+func (e *Engine) later(try func(ctx cleanup) (done bool), ended func()) bool {
+	e.gate.stay()
+	c := &chore{try: try, ended: func() { ended(); e.gate.leave() }}
+	cs := &e.chores
+	cs.mu.Lock()
+	if cs.over || len(cs.all) >= choresMost {
+		cs.mu.Unlock()
+		c.ended()
+		return false
+	}
+	if cs.all == nil {
+		cs.all = make(map[*chore]struct{})
+		context.AfterFunc(e.gate.late, cs.end)
+	}
+	cs.all[c] = struct{}{}
+	cs.readyLocked(e, c)
+	cs.mu.Unlock()
+	return true
+}
+
+// readyLocked puts c in the queue.
+func (cs *chores) readyLocked(e *Engine, c *chore) {
+	c.timer = nil
+	cs.queue = append(cs.queue, c)
+	if cs.hands < choreHands {
+		cs.hands++
+		go cs.work(e)
+	}
+}
+
+// work tries what is in the queue.
+func (cs *chores) work(e *Engine) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for len(cs.queue) > 0 {
+		c := cs.queue[0]
+		cs.queue[0], cs.queue = nil, cs.queue[1:]
+		cs.mu.Unlock()
+		done := c.try(cleanup{Context: e.gate.late})
+		cs.mu.Lock()
+		if done || cs.over {
+			delete(cs.all, c)
+			cs.mu.Unlock()
+			c.ended()
+			cs.mu.Lock()
+			continue
+		}
+		pause := undoSteps[min(c.step, len(undoSteps)-1)]
+		c.step++
+		c.timer = time.AfterFunc(pause, func() {
+			cs.mu.Lock()
+			defer cs.mu.Unlock()
+			if !cs.over {
+				cs.readyLocked(e, c)
+			}
+		})
+	}
+	cs.hands--
+}
+
+// end gives up all chores that nobody is at.
+func (cs *chores) end() {
+	cs.mu.Lock()
+	cs.over = true
+	var idle []*chore
+	for c := range cs.all {
+		if c.timer != nil {
+			c.timer.Stop()
+			idle = append(idle, c)
+			delete(cs.all, c)
+		}
+	}
+	for _, c := range cs.queue {
+		idle = append(idle, c)
+		delete(cs.all, c)
+	}
+	cs.queue = nil
+	cs.mu.Unlock()
+	for _, c := range idle {
+		c.ended()
+	}
+}
+
+// choreOps is lockOps for a chore, which must not keep others waiting.
+func (ent *entry) choreOps(ctx context.Context) error {
+	once, cancel := context.WithTimeout(ctx, returnBound)
+	defer cancel()
+	return ent.lockOps(once)
+}

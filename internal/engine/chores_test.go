@@ -1,0 +1,84 @@
+package engine
+
+import (
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// However many calls leave something behind, a bounded number of goroutines
+// deals with it, and all of it in the end.
+func TestChoresAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := new(Engine)
+		e.gate.init()
+		const n = 5000
+		var tries, ended atomic.Int64
+		for i := range n {
+			needed := 1 + i%3
+			require.True(t, e.later(func(cleanup) bool {
+				time.Sleep(10 * time.Millisecond)
+				tries.Add(1)
+				needed--
+				return needed == 0
+			}, func() { ended.Add(1) }))
+		}
+		synctest.Wait()
+		require.LessOrEqual(t, runtime.NumGoroutine(), choreHands+20)
+		time.Sleep(time.Minute)
+		require.EqualValues(t, n, ended.Load())
+		require.EqualValues(t, 2*n-1, tries.Load())
+		synctest.Wait()
+		require.Empty(t, e.chores.all)
+		require.Zero(t, e.chores.hands)
+		require.True(t, e.gate.shut())
+		e.gate.drain() // nobody is inside
+	})
+}
+
+// Close waits for the tries that are under way, and gives up the rest.
+func TestChoresEndWithTheClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := new(Engine)
+		e.gate.init()
+		var ended atomic.Int64
+		const n = 3 * choreHands
+		for range n {
+			e.later(func(ctx cleanup) bool {
+				select {
+				case <-ctx.Done():
+				case <-time.After(5 * time.Millisecond):
+				}
+				return false
+			}, func() { ended.Add(1) })
+		}
+		time.Sleep(7 * time.Millisecond)
+		require.True(t, e.gate.enter())
+		require.True(t, e.gate.shut())
+		e.gate.drain()
+		require.EqualValues(t, n, ended.Load())
+		require.False(t, e.later(func(cleanup) bool { t.Error("tried after the end"); return true }, func() { ended.Add(1) }))
+		require.EqualValues(t, n+1, ended.Load())
+	})
+}
+
+func TestChoresHaveAMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := new(Engine)
+		e.gate.init()
+		e.chores.hands = choreHands // nobody does anything
+		for range choresMost {
+			require.True(t, e.later(nil, func() {}))
+		}
+		ended := false
+		require.False(t, e.later(nil, func() { ended = true }))
+		require.True(t, ended)
+		e.gate.end()
+		synctest.Wait()
+		require.Empty(t, e.chores.all)
+	})
+}

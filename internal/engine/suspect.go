@@ -1,0 +1,58 @@
+package engine
+
+import (
+	"context"
+	"errors"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/latchkey-go/latchkey/internal/watchdog"
+)
+
+// resubscribed is told when the connection for wake-ups was replaced.
+func (e *Engine) resubscribed(channels int) {
+	e.watchdog.Recheck()
+	e.cfg.Hooks.resubscribed(channels)
+}
+
+// suspect has every hold looked at when err may mean that another server is
+// there now, or the same one without what it knew: a holder is not to wait for
+// its next renewal to learn that.
+func (e *Engine) suspect(err error) {
+	var reply redis.Error
+	switch {
+	case errors.As(err, &reply):
+		if !hasCode(reply.Error(), []string{"READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "UNBLOCKED"}) {
+			return
+		}
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrClosed):
+		return // it was not waited for
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, redis.ErrClosed):
+		return // it was not sent
+	}
+	e.watchdog.Recheck()
+}
+
+// lanes returns how the watchdog learns which server has an item; nil where all
+// are on one.
+func (e *Engine) lanes() func(*watchdog.Item) string {
+	rdb, ok := e.rdb.(*redis.ClusterClient)
+	if !ok {
+		return nil
+	}
+	// What go-redis knows of the cluster will do. Whoever holds something has made
+	// it look there.
+	known, cancel := context.WithCancel(context.Background())
+	cancel()
+	return func(it *watchdog.Item) string {
+		node, err := rdb.MasterForKey(known, it.Subject.(kept).mainKey())
+		if err != nil {
+			return ""
+		}
+		return node.Options().Addr
+	}
+}
+
+func (ent *entry) mainKey() string { return ent.key.key }
+
+func (l leased) mainKey() string { return l.spec.Key }

@@ -1,0 +1,174 @@
+package topology
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/countdownlatch"
+	"github.com/latchkey-go/latchkey/internal/locktest"
+	"github.com/latchkey-go/latchkey/internal/redistest"
+	"github.com/latchkey-go/latchkey/rlock"
+)
+
+const password = "s3cret-Passw0rd"
+
+// documented are the rules in docs/security.md for the prefix app:, with another
+// prefix in its place.
+func documented(t testing.TB, prefix string) []string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/security.md")
+	require.NoError(t, err)
+	block := regexp.MustCompile("(?s)```acl\n(.*?)```").FindSubmatch(text)
+	require.NotNil(t, block, "the rules in docs/security.md")
+	return strings.Fields(strings.ReplaceAll(string(block[1]), "app:", prefix))
+}
+
+// tenant makes a user with the documented rights, and more.
+func tenant(t testing.TB, s *redistest.Server, prefix string, more ...string) {
+	t.Helper()
+	rules := append(documented(t, prefix), more...)
+	s.Do(t, append([]string{"ACL", "SETUSER", strings.TrimSuffix(prefix, ":"), "reset", "on", ">" + password}, rules...)...)
+}
+
+func as(prefix string) func(*redis.Options) {
+	return func(o *redis.Options) { o.Username, o.Password = strings.TrimSuffix(prefix, ":"), password }
+}
+
+func TestACL(t *testing.T) {
+	s := redistest.Start(t)
+	tenant(t, s, "app:")
+	connect := func(t testing.TB) redis.UniversalClient { return s.Client(t, as("app:")) }
+	kinds := []string{"fenced", "fair", "write lock", "read lock"}
+	if long {
+		kinds = append(kinds, "rlock")
+	}
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			locktest.RunOn(t, connect, locks[kind].new, append(locks[kind].traits, locktest.Named("app:"))...)
+		})
+	}
+	t.Run("objects", func(t *testing.T) {
+		observer := latchkey.Observer{ChannelDenied: func(channel string, err error) { t.Errorf("denied: %s: %v", channel, err) }}
+		a := newClient(t, connect(t), latchkey.WithKeyPrefix("app:"), latchkey.WithObserver(observer))
+		b := newClient(t, connect(t), latchkey.WithKeyPrefix("app:"), latchkey.WithObserver(observer))
+		for kind := range objects {
+			handsOn(t, kind, a, b, kind)
+		}
+		latch := countdownlatch.New(a, "latch")
+		_, err := latch.TrySetCount(t.Context(), 1)
+		require.NoError(t, err)
+		opened := countdownlatch.New(b, "latch").AwaitAsync(t.Context())
+		waiting(t, b, 1)
+		require.NoError(t, latch.CountDown(t.Context()))
+		require.NoError(t, <-opened)
+		h, err := rlock.New(a, "labelled").Lock(t.Context(), latchkey.Label("me"))
+		require.NoError(t, err)
+		require.NoError(t, h.Extend(t.Context(), time.Minute))
+		require.NoError(t, h.Unlock(t.Context()))
+	})
+	require.Empty(t, s.Do(t, "ACL", "LOG"), "something was denied")
+}
+
+// The least rights on a cluster, with acknowledgement by replicas.
+func TestACLOnACluster(t *testing.T) {
+	cl := redistest.StartCluster(t, 3)
+	for _, s := range cl.Nodes {
+		tenant(t, s, "app:", "+cluster|slots", "+cluster|shards", "+pubsub|shardnumsub", "+wait")
+	}
+	client := func(opts ...latchkey.Option) *latchkey.Client {
+		rdb := cl.Client(t, func(o *redis.ClusterOptions) { o.Username, o.Password = "app", password })
+		return newClient(t, rdb, append(opts, latchkey.WithKeyPrefix("app:"))...)
+	}
+	a, b := client(), client()
+	for kind := range objects {
+		handsOn(t, kind, a, b, kind)
+	}
+	_, err := rlock.New(client(latchkey.WithReplicaAck(1, 50*time.Millisecond)), "a").TryLock(t.Context())
+	notReplicated(t, err)
+	for _, s := range cl.Nodes {
+		log := strings.Join(s.Do(t, "ACL", "LOG"), " ")
+		require.NotContains(t, log, "app:", "something was denied")
+	}
+}
+
+// Two tenants use the same names, and neither has anything to do with the other.
+func TestTenants(t *testing.T) {
+	s := redistest.Start(t)
+	tenant(t, s, "one:")
+	tenant(t, s, "two:")
+	one := newClient(t, s.Client(t, as("one:")), latchkey.WithKeyPrefix("one:"))
+	two := newClient(t, s.Client(t, as("two:")), latchkey.WithKeyPrefix("two:"))
+	intruder := newClient(t, s.Client(t, as("two:")), latchkey.WithKeyPrefix("one:"))
+	for kind := range objects {
+		t.Run(kind, func(t *testing.T) {
+			mine := take(t, kind, one, kind)
+			theirs := take(t, kind, two, kind) // at the same time
+			_, err := objects[kind](t.Context(), intruder, kind)
+			require.ErrorContains(t, err, "permission", "of the wrong user")
+			next := waitFor(t.Context(), kind, one, kind)
+			waiting(t, one, 1)
+			evals := s.Commands(t)
+			for range 5 { // their releases wake nobody here
+				theirs.give(t)
+				theirs = take(t, kind, two, kind)
+			}
+			theirs.give(t)
+			if kind != "spinning" {
+				require.LessOrEqual(t, s.Commands(t)-evals, int64(40), "commands for five releases of somebody else's")
+			}
+			mine.give(t)
+			receive(t, next).give(t)
+		})
+	}
+}
+
+// No error, and no line of the log, tells a password.
+func TestNoSecrets(t *testing.T) {
+	s := redistest.Start(t)
+	tenant(t, s, "app:", "-evalsha")
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	use := func(f func(*redis.Options)) string {
+		c := latchkey.New(s.Client(t, f), latchkey.WithLogger(logger), latchkey.WithKeyPrefix("app:"))
+		_, err := rlock.New(c, "a").TryLock(t.Context(), latchkey.Wait(200*time.Millisecond))
+		require.Error(t, err)
+		text := err.Error()
+		if err := c.Close(); err != nil {
+			text += err.Error()
+		}
+		return text
+	}
+	for what, f := range map[string]func(*redis.Options){
+		"wrong password": func(o *redis.Options) { o.Username, o.Password = "app", "wrong "+password },
+		"unknown user":   func(o *redis.Options) { o.Username, o.Password = "nobody", password },
+		"no right":       as("app:"),
+		"nobody there":   func(o *redis.Options) { o.Addr, o.Username, o.Password = "127.0.0.1:1", "app", password },
+	} {
+		require.NotContains(t, use(f), password, what)
+	}
+	require.NotContains(t, log.String(), password)
+}
+
+func TestTLS(t *testing.T) {
+	s := redistest.StartTLS(t)
+	a, b := newClient(t, s.Client(t, s.Over(true))), newClient(t, s.Client(t, s.Over(true)))
+	for kind := range objects {
+		handsOn(t, kind, a, b, kind)
+	}
+	start := time.Now()
+	_, err := rlock.New(newClient(t, s.Client(t, s.Over(false))), "a").TryLock(t.Context())
+	require.ErrorContains(t, err, "certificate")
+	require.Less(t, time.Since(start), 5*time.Second)
+	h, err := rlock.New(a, "a").TryLock(t.Context())
+	require.NoError(t, err, "nothing was taken by one without a certificate")
+	require.NoError(t, h.Unlock(t.Context()))
+}
