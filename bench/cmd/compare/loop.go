@@ -113,12 +113,13 @@ func (t *task) spin(ctx context.Context, slots []slot, g *guard, d time.Duration
 	return sum
 }
 
-// work is what one goroutine does until end. Nobody can cancel what it calls,
-// unless somebody may be waited for.
+// work is what one goroutine does until end. Where nobody waits for anybody, the
+// context cannot be cancelled; but rueidislock's is, as it may not come back then
+// either.
 func (t *task) work(ctx context.Context, s slot, g *guard, me int64, end time.Time) (c tally) {
 	c.times = histogram{}
 	contended := t.Names == 0
-	if !contended {
+	if !contended && t.Side != "rueidislock" {
 		ctx = context.WithoutCancel(ctx)
 	}
 	for {

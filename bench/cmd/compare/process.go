@@ -11,9 +11,6 @@ import (
 	"time"
 )
 
-// patience is how long a process may take for a step beyond what it was told.
-const patience = 3 * time.Minute
-
 // A pipedProcess is a process that is talked to in lines.
 type pipedProcess struct {
 	cmd    *exec.Cmd
@@ -24,7 +21,8 @@ type pipedProcess struct {
 	ended  bool
 }
 
-func startPiped(cmd *exec.Cmd) (*pipedProcess, io.Reader, error) {
+// startPiped starts a process, which is killed when it has not ended after limit.
+func startPiped(cmd *exec.Cmd, limit time.Duration) (*pipedProcess, io.Reader, error) {
 	p := &pipedProcess{cmd: cmd}
 	cmd.Stderr = &p.stderr
 	in, err := cmd.StdinPipe()
@@ -39,7 +37,7 @@ func startPiped(cmd *exec.Cmd) (*pipedProcess, io.Reader, error) {
 		return nil, nil, err
 	}
 	p.in = in
-	p.timer = time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	p.timer = time.AfterFunc(limit, func() { _ = cmd.Process.Kill() })
 	return p, out, nil
 }
 
@@ -51,7 +49,7 @@ func (p *pipedProcess) fault(err error) error {
 		text = text[:300] + "…"
 	}
 	if text == "" {
-		return err
+		return fmt.Errorf("the process has ended (killed, if it took too long): %w", err)
 	}
 	return fmt.Errorf("%s", text)
 }
@@ -68,6 +66,11 @@ func (p *pipedProcess) end() {
 	p.timer.Stop()
 }
 
+// limit is how long a process may take for all of the task.
+func (t *task) limit() time.Duration {
+	return 2*t.For + 2*t.Patience + 15*time.Second + time.Duration(t.Goroutines)*2*time.Millisecond
+}
+
 // A self is this program, started with a task.
 type self struct{ *pipedProcess }
 
@@ -77,7 +80,7 @@ func startSelf(cmd *exec.Cmd, t *task) (worker, error) {
 		return nil, err
 	}
 	cmd.Env = append(os.Environ(), childVariable+"="+string(text))
-	p, out, err := startPiped(cmd)
+	p, out, err := startPiped(cmd, t.limit())
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,10 +32,12 @@ func findRedisson(interop string) ([]string, error) {
 		return nil, fmt.Errorf("the driver is not there (-interop): %w", err)
 	}
 	list := filepath.Join(java, "target", "classpath-"+redissonVersion+".txt")
-	out, err := exec.Command("mvn", "-B", "-q", "-ntp", "-f", filepath.Join(java, "pom.xml"), "compile",
-		"dependency:build-classpath", "-Dredisson.version="+redissonVersion, "-Dmdep.outputFile="+list).CombinedOutput()
-	if err != nil {
-		return nil, fmt.Errorf("mvn: %w: %s", err, strings.Join(strings.Fields(string(out)), " "))
+	if !built(list, java) {
+		out, err := exec.Command("mvn", "-B", "-q", "-ntp", "-f", filepath.Join(java, "pom.xml"), "compile",
+			"dependency:build-classpath", "-Dredisson.version="+redissonVersion, "-Dmdep.outputFile="+list).CombinedOutput()
+		if err != nil {
+			return nil, fmt.Errorf("mvn: %w: %s", err, strings.Join(strings.Fields(string(out)), " "))
+		}
 	}
 	jars, err := os.ReadFile(list)
 	if err != nil {
@@ -42,6 +45,28 @@ func findRedisson(interop string) ([]string, error) {
 	}
 	classes := filepath.Join(java, "target", "classes") + string(filepath.ListSeparator) + strings.TrimSpace(string(jars))
 	return []string{"java", "-Xmx256m", "-cp", classes, "latchkey.interop.Main"}, nil
+}
+
+// built reports whether the list of jars, which is written after the classes, is
+// younger than every source.
+func built(list, java string) bool {
+	info, err := os.Stat(list)
+	if err != nil {
+		return false
+	}
+	err = filepath.WalkDir(java, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.Name() == "target" {
+			return filepath.SkipDir
+		}
+		if of, err := entry.Info(); err != nil || entry.Type().IsRegular() && of.ModTime().After(info.ModTime()) {
+			return errors.Join(err, errors.New(path+" is younger"))
+		}
+		return nil
+	})
+	return err == nil
 }
 
 // A redisson is a JVM with one Redisson client.
@@ -55,7 +80,7 @@ func startRedisson(command []string, t *task) (worker, error) {
 	if t.Work != "loop" {
 		return nil, errors.New("not done with Redisson")
 	}
-	p, out, err := startPiped(exec.Command(command[0], command[1:]...))
+	p, out, err := startPiped(exec.Command(command[0], command[1:]...), t.limit())
 	if err != nil {
 		return nil, err
 	}

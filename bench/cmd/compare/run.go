@@ -74,9 +74,16 @@ type runner struct {
 	java    []string // how to start the driver of Redisson
 }
 
-// prepare finds out which sides can run.
+// prepare finds out which sides can run: of the optional ones, with -quick only
+// those that are asked for.
 func (x *runner) prepare() {
-	wanted := func(side string) bool { return x.sides == nil || x.sides[side] }
+	wanted := func(side string) bool {
+		if x.sides == nil && x.quick {
+			x.lacking[side] = "takes long to start"
+			return false
+		}
+		return x.sides == nil || x.sides[side]
+	}
 	note := func(side string, err error) {
 		if err != nil {
 			x.lacking[side] = err.Error()
@@ -159,6 +166,9 @@ func (x *runner) turn(s scenario, side string, on servers) (*sample, error) {
 	}
 	if x.quick {
 		t.Patience = min(t.Patience, 3*time.Second)
+	}
+	if side == "floor-set" && t.Names == 0 { // it cannot wait: a name for each
+		t.Names = s.Goroutines
 	}
 	if side == "etcd" {
 		t.Addrs = []string{x.etcd.addr}

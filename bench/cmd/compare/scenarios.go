@@ -124,6 +124,7 @@ func (s scenario) brief() scenario {
 			s.Names /= 50
 		}
 		s.Goroutines /= 50
+		s.Title += fmt.Sprintf(" (only %d)", s.Goroutines)
 	}
 	s.Hold = min(s.Hold, 50*time.Millisecond)
 	if s.Lease > 0 {
