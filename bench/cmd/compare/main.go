@@ -73,6 +73,9 @@ func compare(args []string) error {
 	if p.rounds < 1 || p.length <= 0 {
 		return errors.New("-rounds and -time must be positive")
 	}
+	if p.quick && *write != "" {
+		return errors.New("-quick gives no figures to -write")
+	}
 	if p.quick {
 		p.rounds, p.length = 1, 50*time.Millisecond
 	}
@@ -90,6 +93,7 @@ func compare(args []string) error {
 		}
 	}
 	var r *report
+	var failed error
 	if *read != "" {
 		text, err := os.ReadFile(*read)
 		if err != nil {
@@ -98,8 +102,8 @@ func compare(args []string) error {
 		if err := json.Unmarshal(text, &r); err != nil {
 			return fmt.Errorf("-read %s: %w", *read, err)
 		}
-	} else if r, err = p.measure(); err != nil {
-		return err
+	} else if r, failed = p.measure(); r == nil {
+		return failed
 	}
 	if *jsonFile != "-" {
 		r.print(os.Stdout)
@@ -109,8 +113,8 @@ func compare(args []string) error {
 			return err
 		}
 	}
-	if *write != "" {
+	if *write != "" && failed == nil {
 		return r.rewrite(*write)
 	}
-	return nil
+	return failed
 }

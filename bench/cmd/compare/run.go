@@ -13,7 +13,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
-// measure runs the plan.
+// measure runs the plan. When ours has failed somewhere, there is a report as well
+// as an error.
 func (p *plan) measure() (r *report, err error) {
 	rig := &rig{}
 	defer rig.end()
@@ -58,8 +59,7 @@ func (p *plan) measure() (r *report, err error) {
 		return nil, fmt.Errorf("nothing to run: no scenario matches, or none has the sides")
 	}
 	if len(broken) > 0 {
-		r.print(os.Stdout)
-		return nil, fmt.Errorf("%d failed:\n%s", len(broken), lines(broken))
+		return r, fmt.Errorf("%d failed:\n%s", len(broken), lines(broken))
 	}
 	return r, nil
 }
