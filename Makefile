@@ -1,7 +1,7 @@
 # `make` runs all tests, and gets a fresh machine ready for them first.
 
 .POSIX:
-.PHONY: test interop setup lint-local lint tidy tidy-check bench demo cover fmt help
+.PHONY: test interop setup lint-local lint tidy tidy-check bench compare demo cover fmt help
 
 BENCHTIME = 1x
 INTEROP = all
@@ -36,6 +36,11 @@ tidy-check:
 
 bench: setup
 	@sh .ci/modules go test -run '^$$' -bench . -benchtime=$(BENCHTIME) -timeout 20m ./...
+	@cd bench && go run ./cmd/compare -quick
+
+# Everything, in earnest: for a quiet machine; half an hour or so.
+compare: setup
+	@cd bench && go run ./cmd/compare -json compare.json -write ../docs/performance.md
 
 demo:
 	@go run ./cmd/latchkey demo
@@ -56,7 +61,8 @@ help:
 	@echo "make lint        golangci-lint; builds it the first time"
 	@echo "make tidy        go mod tidy for every module, nested ones too"
 	@echo "make tidy-check  make tidy would change nothing"
-	@echo "make bench       every benchmark once; BENCHTIME=1s for figures"
+	@echo "make bench       every benchmark and comparison once; BENCHTIME=1s for figures"
+	@echo "make compare     latchkey against floors and peers, into docs/performance.md; for a quiet machine"
 	@echo "make demo        the demo, on an embedded server"
 	@echo "make cover       test coverage of the library, into coverage.out"
 	@echo "make fmt         format all code"

@@ -19,6 +19,7 @@ final class Client {
     private final Locks locks;
     private final Synchronizers synchronizers;
     private final Stress stress;
+    private final Bench bench;
 
     /**
      * Options are key=value: single=HOST:PORT or cluster=HOST:PORT,...; watchdog=MS, fairwait=MS, prefix=TEXT (a
@@ -29,6 +30,7 @@ final class Client {
         locks = new Locks(redisson, others);
         synchronizers = new Synchronizers(redisson);
         stress = new Stress(redisson, locks, synchronizers);
+        bench = new Bench(redisson, locks);
     }
 
     RedissonClient redisson() {
@@ -100,6 +102,7 @@ final class Client {
                 yield "";
             }
             case "stress" -> stress.run(args);
+            case "bench" -> bench.run(args);
             default -> operation.contains(".") ? synchronizers.run(operation, args) : locks.run(operation, args);
         };
     }
