@@ -31,7 +31,11 @@ type Reply struct {
 }
 
 // Learn takes in the server time in ms that the script told with its answer.
-func (e *Engine) Learn(r Reply, serverMs int64) { e.server.learn(r.got, serverMs) }
+func (e *Engine) Learn(r Reply, serverMs int64) {
+	if !r.got.IsZero() {
+		e.server.learn(r.got, serverMs)
+	}
+}
 
 // Head is how many places Eval needs at the beginning of its arguments.
 const Head = 3
@@ -73,7 +77,9 @@ func (e *Engine) eval(ctx context.Context, s *lua.Script, args []any) (Reply, er
 	if k := &e.known[s.Index]; !k.Load() {
 		k.Store(true)
 	}
-	r.got = time.Now()
+	if _, ok := ctx.(*acked); !ok { // else it came before the replicas had confirmed
+		r.got = time.Now()
+	}
 	switch v := cmd.Val().(type) {
 	case int64:
 		r.Int = v
