@@ -2,7 +2,6 @@ package redistest
 
 import (
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -118,22 +117,4 @@ func (s *Sentinels) Failover(t testing.TB, away func(*Server)) (old, promoted in
 		t.Fatalf("redistest: no replica was promoted; the log of a Sentinel ends\n%s", tail(s.Sentinels[0].Log()))
 	}
 	return old, promoted
-}
-
-// Rejoin brings back a node that Failover has taken away, and waits until both
-// others are replicas. The Sentinels would see to that in ten seconds.
-func (s *Sentinels) Rejoin(t testing.TB, node int) {
-	t.Helper()
-	if s.Nodes[node].process().exited() {
-		s.Nodes[node].Restart(t)
-	} else {
-		s.Nodes[node].Thaw()
-	}
-	s.Nodes[node].Do(t, "REPLICAOF", "127.0.0.1", s.Nodes[s.Primary()].portText())
-	if !poll(30*time.Second, func() bool {
-		info, err := s.Nodes[s.Primary()].do("INFO", "replication")
-		return err == nil && synced(s.Nodes[node]) && strings.Count(info[0], "state=online") == len(s.Nodes)-1
-	}) {
-		t.Fatalf("redistest: the old primary did not become a replica; the log of a Sentinel ends\n%s", tail(s.Sentinels[0].Log()))
-	}
 }

@@ -73,7 +73,8 @@ end
 -- that nothing changes for the lock: a few are asked before all are.
 local same = false
 if count == 0 and linger == 0 and mode == 'read' and left > 0 then
-  for _, field in ipairs(call('HRANDFIELD', lock, few)) do
+  local some = redis.pcall('HRANDFIELD', lock, few) -- not to be had: none
+  for _, field in ipairs(some) do
     if field ~= 'mode' and field ~= holder then
       local ms = redis.pcall('PTTL', prefix .. field .. ':rwlock_timeout:1')
       same = type(ms) ~= 'table' and ms > left - near
