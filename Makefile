@@ -4,7 +4,7 @@
 .PHONY: test interop setup lint-local lint tidy tidy-check bench compare demo cover fmt help
 
 BENCHTIME = 1x
-INTEROP = all
+INTEROP ?= all
 
 # Tests are run even if lint-local finds something; either makes this fail.
 test: setup
