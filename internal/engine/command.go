@@ -186,7 +186,10 @@ func (e *Engine) process(ctx context.Context, cmd redis.Cmder) error {
 	if ok {
 		closed = nil
 	}
-	done, ok := e.pipe.add(cmd, clean.brief)
+	var done <-chan error
+	if ok = !e.cluster; ok {
+		done, ok = e.pipe.add(cmd, clean.brief)
+	}
 	if !ok {
 		switch {
 		case clean.brief && e.brief != nil:

@@ -22,11 +22,15 @@ const (
 	pipes = 8
 	// pipeLate is when it is.
 	pipeLate = 20 * time.Millisecond
+	// pipeAvoid is for how long commands go alone when a connection has failed:
+	// what fails fails for all that are sent together.
+	pipeAvoid = 250 * time.Millisecond
 )
 
 // A pipe sends the commands of many callers together when there are many: each
 // of them costs a part of a round trip then. With few under way a command goes
-// straight to go-redis, as that costs a single caller least.
+// straight to go-redis, as that costs a single caller least. So it does in a
+// cluster, where one node that does not answer would keep everybody waiting.
 type pipe struct {
 	carry    func(brief bool, cmds []redis.Cmder) // sends one pipeline and waits
 	underway atomic.Int32
@@ -36,6 +40,7 @@ type pipe struct {
 	queue   []*piped
 	sending int         // pipelines under way
 	since   time.Time   // when the last one was begun
+	avoid   time.Time   // until then no command joins the others
 	look    *time.Timer // for one that is late; nil before the first
 	looking bool        // it runs
 }
@@ -52,7 +57,7 @@ type piped struct {
 func (p *pipe) add(cmd redis.Cmder, brief bool) (done <-chan error, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.sending == 0 && p.underway.Load() <= pipeFrom {
+	if p.sending == 0 && p.underway.Load() <= pipeFrom || !p.avoid.IsZero() && time.Now().Before(p.avoid) {
 		return nil, false
 	}
 	j := &piped{cmd, brief, make(chan error, 1)}
@@ -135,8 +140,16 @@ func (p *pipe) send() {
 			brief = brief || j.brief
 		}
 		p.carry(brief, cmds)
+		failed := false
 		for _, j := range batch {
-			j.done <- j.cmd.Err()
+			err := j.cmd.Err()
+			failed = failed || Sort(err) == Maybe
+			j.done <- err
+		}
+		if failed {
+			p.mu.Lock()
+			p.avoid = time.Now().Add(pipeAvoid)
+			p.mu.Unlock()
 		}
 	}
 }

@@ -73,6 +73,7 @@ func TestPipeGathersWhileOneIsUnderWay(t *testing.T) {
 			assert.Equal(t, fails, <-done)
 		}
 		synctest.Wait()
+		time.Sleep(pipeAvoid)
 		_, ok = p.add(pipedCmd(1), false)
 		assert.False(t, ok, "the pipe did not come to rest")
 	})
@@ -123,6 +124,26 @@ func TestPipeGoesRoundOneThatHangsThoughNobodyComes(t *testing.T) {
 		synctest.Wait()
 		assert.False(t, p.looking)
 		assert.Zero(t, p.sending)
+	})
+}
+
+// What fails fails for all, so for a while everybody tries alone.
+func TestPipeIsAvoidedAfterAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, p := busy()
+		done, ok := p.add(pipedCmd(0), false)
+		require.True(t, ok)
+		<-h.begun
+		h.let <- errors.New("connection reset")
+		require.Error(t, <-done)
+		synctest.Wait()
+		_, ok = p.add(pipedCmd(1), false)
+		assert.False(t, ok)
+		time.Sleep(pipeAvoid)
+		_, ok = p.add(pipedCmd(2), false)
+		assert.True(t, ok)
+		h.let <- nil
+		synctest.Wait()
 	})
 }
 
