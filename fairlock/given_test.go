@@ -151,3 +151,20 @@ func TestForgedGift(t *testing.T) {
 		unlock(t, o.hold)
 	})
 }
+
+// Replicas have not confirmed what was given by another client, so it is asked
+// for; here there are none.
+func TestGivenWithoutReplicas(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t)
+	holder, waiter := newClient(t, rdb), newClient(t, s.Client(t), latchkey.WithReplicaAck(1, 50*time.Millisecond))
+	h := must(t)(fairlock.New(holder, "f").Lock(t.Context()))
+	got := later(func() (*latchkey.Hold, error) { return fairlock.New(waiter, "f").Lock(t.Context()) })
+	redistest.Until(t, "the place", func() bool { return len(queued(t, rdb, "f")) == 1 })
+	redistest.Until(t, "it to listen", func() bool { return waiter.Stats().Subscriptions >= 2 })
+	time.Sleep(200 * time.Millisecond) // until nothing but a release makes it ask
+	unlock(t, h)
+	o := <-got
+	require.ErrorIs(t, o.err, latchkey.ErrNotReplicated)
+	nothing(t, rdb)
+}

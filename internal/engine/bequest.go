@@ -84,8 +84,9 @@ func (e *Engine) given(s *Spec, id string, lease time.Duration) bool {
 	window := watchdog.NewWindow(ent.waits, lease)
 	free := ent.count == 0
 	ent.mu.Unlock()
-	// A holder that may come more than once could be told of an earlier time.
-	if !free || !c.fresh || !c.bare() || c.cfg.Label != "" || window.Remaining(e.now()) < leastGiven {
+	// A holder that may come more than once could be told of an earlier time, and no
+	// replica has confirmed what somebody else has asked for.
+	if !free || !c.fresh || e.cfg.Acks.Min > 0 || !c.bare() || c.cfg.Label != "" || window.Remaining(e.now()) < leastGiven {
 		pl.Drop()
 		return false
 	}

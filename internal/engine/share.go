@@ -48,7 +48,7 @@ func (ss *shares) add(line string, units int, end time.Time) {
 }
 
 // keep says whether so many units, given back just now, may stay with the client:
-// the oldest that it has. Those that may not are forgotten.
+// the oldest that it has.
 func (ss *shares) keep(line string, units int, now time.Time) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
