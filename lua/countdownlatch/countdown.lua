@@ -43,11 +43,19 @@ end
 -- PEXPIRE is allowed at the memory limit, and once it has run SET and DECR are.
 call('PEXPIRE', claim, keep)
 call('SET', claim, number, 'PX', keep)
+local done
 if left > 1 then
-  call('DECR', latch)
+  done = redis.pcall('DECR', latch)
+else
+  done = redis.pcall('DEL', latch)
+end
+if type(done) == 'table' then
+  call('SET', claim, last, 'PX', keep) -- it was not done: this user may not
+  return done
+end
+if left >= 2 then
   return {1, now}
 end
-call('DEL', latch)
 if left < 1 then
   return {0, now} -- a count of 0, which only Java begins
 end

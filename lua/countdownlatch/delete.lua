@@ -13,10 +13,15 @@
 local latch, ended, keep, channel, verb = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
 local call = redis.call
 
-if not call('GET', latch) then
+local left = call('GET', latch)
+if not left then
   return 0
 end
 local time = call('TIME')
+-- What this user may not do shows before anything is changed. PEXPIRE is allowed at
+-- the memory limit, and once it has run SET is too.
+call('PEXPIRE', ended, keep)
+call('SET', latch, left, 'XX', 'KEEPTTL')
 call('DEL', latch)
 call('SET', ended, string.format('%.0f', time[1] * 1000000 + time[2]), 'PX', keep)
 -- '0' opens. Redisson sends '1' here, and its waiters sleep on.

@@ -24,6 +24,7 @@
 -- ARGV[12]  for how long queue and scores are kept beyond the last score, ms
 -- ARGV[13]  label, kept as long as the lease, and before that as the place, but
 --           no longer than its score says (may be absent)
+-- ARGV[14]  proof of the client: see fairlock/queue (may be absent)
 --
 -- Returns server ms                          granted, for that lease
 --         {1, lease left ms, server ms}      granted: the holder has that hold count
@@ -59,14 +60,11 @@ if not mine and not free and wait == 0 then
   return {0, left, now, 0, ''}
 end
 
-local head = false
-if not mine then
-  head = call('LINDEX', queue, 0)
-end
+local head = free and call('LINDEX', queue, 0)
 
 -- Not to be had: another one holds it, or it is free and another one's turn.
 local refused, good, turn = not mine and not free, left, ''
-if not mine and free and head and head ~= holder then
+if head and head ~= holder then
   call('ZSCORE', scores, holder)
   call('HGET', clients, client)
   local whose, swept
@@ -84,7 +82,7 @@ end
 if refused then
   local ticket = 0
   if wait > 0 then
-    local known = tonumber(call('HGET', clients, client) or 0)
+    local known = tonumber(string.match(call('HGET', clients, client) or '', '^%d+') or 0)
     local n = call('LLEN', queue)
     if n ~= call('ZCARD', scores) then
       -- Somebody has removed a key, or part of one. The list is what counts.
@@ -122,7 +120,7 @@ if refused then
       local last = (n + 3) * timeout
       call('PEXPIRE', queue, last + keep)
       call('PEXPIRE', scores, last + keep)
-      call('HSET', clients, client, now + fresh)
+      call('HSET', clients, client, string.format('%.0f ', now + fresh) .. (ARGV[14] or ''))
       call('PEXPIRE', clients, last + fresh)
     end
   end

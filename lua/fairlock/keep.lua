@@ -6,12 +6,13 @@
 --
 -- KEYS[1]    queue: a list of holders
 -- KEYS[2]    scores: a sorted set of holder -> ms since the epoch
--- KEYS[3]    clients: a hash of client id -> alive until, ms since the epoch
+-- KEYS[3]    clients: see fairlock/queue
 -- ARGV[1]    client id
 -- ARGV[2]    for how long that client is alive from now on, ms
 -- ARGV[3]    timeout: for how long a dead head may keep its place, ms
 -- ARGV[4]    for how long queue and scores are kept beyond the last score, ms
--- ARGV[5...] its holders that wait
+-- ARGV[5]    proof of the client: see fairlock/queue
+-- ARGV[6...] its holders that wait
 --
 -- Returns {server ms, a1, a2, ...}, one answer per holder:
 --         1 it has a place, 0 it has none
@@ -28,8 +29,8 @@ local n = call('LLEN', queue)
 local known = call('HLEN', clients)
 local out = {now}
 if n == 0 then
-  for i = 5, #ARGV do
-    out[i - 3] = 0
+  for i = 6, #ARGV do
+    out[i - 4] = 0
   end
   return out
 end
@@ -37,7 +38,7 @@ local last = (n + 2) * timeout
 -- PEXPIRE is allowed at the memory limit, and once it has run the rest is too.
 call('PEXPIRE', queue, last + keep)
 call('PEXPIRE', scores, last + keep)
-call('HSET', clients, client, now + fresh)
+call('HSET', clients, client, string.format('%.0f ', now + fresh) .. ARGV[5])
 call('PEXPIRE', clients, last + fresh)
 -- The first ones have the scores that are right for their places. Of those behind
 -- them only ours have, by their rank among the scores, which is near enough.
@@ -49,9 +50,9 @@ for i, holder in ipairs(call('LRANGE', queue, 0, first - 1)) do
     call('ZADD', scores, now + (i + 1) * timeout, holder)
   end
 end
-for i = 5, #ARGV do
+for i = 6, #ARGV do
   local score = call('ZSCORE', scores, ARGV[i])
-  out[i - 3] = score and 1 or 0
+  out[i - 4] = score and 1 or 0
   if score then
     local due = place[ARGV[i]]
     if not due then
@@ -67,7 +68,7 @@ if known > 200 then
   -- Clients that died so long ago that their waiters are gone by their scores.
   local all = call('HGETALL', clients)
   for i = 1, #all, 2 do
-    if tonumber(all[i + 1]) + last < now then
+    if tonumber(string.match(all[i + 1], '^%d+') or 0) + last < now then
       call('HDEL', clients, all[i])
     end
   end

@@ -13,7 +13,8 @@
 --
 -- KEYS[2]  queue: a list of holders
 -- KEYS[3]  scores: a sorted set of holder -> ms since the epoch
--- KEYS[4]  clients: a hash of client id -> alive until, ms since the epoch
+-- KEYS[4]  clients: a hash of client id -> alive until, ms since the epoch, and
+--          behind a space the proof: what a message to that client has to know
 --
 -- Returns nothing; the script that follows does.
 local queue, scores, clients = KEYS[2], KEYS[3], KEYS[4]
@@ -27,23 +28,25 @@ local most = 1000
 -- sweep removes dead heads, beginning with head, and puts the score of the first
 -- that lives right; asking is a client that is alive for sure. It returns the head
 -- or false, its client if that is one of latchkey, for how many ms it is good at
--- least, and how many were removed.
+-- least, how many were removed, and the proof of that client.
 local function sweep(head, now, timeout, asking)
   local swept = 0
   while head do
     local score = tonumber(call('ZSCORE', scores, head) or 0)
     local client = string.match(head, '^(.*):%d+$')
-    local alive = 0 -- until when; 0 for one that is not of latchkey
+    local alive, proof = 0, '' -- until when; 0 for one that is not of latchkey
     if client and client == asking then
       alive = now + timeout
     elseif client then
-      alive = tonumber(call('HGET', clients, client) or 0)
+      local till
+      till, proof = string.match(call('HGET', clients, client) or '', '^(%d+) ?(.*)$')
+      alive = tonumber(till or 0)
     end
     if alive > now then
       if score < now + timeout / 2 then
         try('ZADD', scores, now + timeout, head)
       end
-      return head, client, alive - now, swept
+      return head, client, alive - now, swept, proof
     end
     if alive == 0 and score == 0 then
       -- Redisson would wait for ever for a head that has no score.

@@ -4,8 +4,10 @@
 -- limit. When the lock is free already, the one whose turn it is is told again.
 --
 -- A waiter of another client of latchkey that is alive is given the lock, and its
--- client is told so: '+', the number of the holder, ' ' and the lease in ms. Any
--- other one is told '0', that the lock is free.
+-- client is told so: '+', the number of the holder, the lease in ms, the server ms,
+-- and the SHA-1 of the lock, these numbers and the proof of that client, all with
+-- spaces between: a message of somebody who cannot read the clients grants nothing.
+-- Any other waiter is told '0', that the lock is free.
 --
 -- KEYS[1]   the lock: a hash of holder -> hold count
 -- 2 to 4   queue, scores and clients: see fairlock/queue
@@ -74,15 +76,15 @@ local function wake(free)
   if now == 0 then
     clock()
   end
-  local good
-  head, whose, good = sweep(head, now, timeout, client)
+  local good, proof, _
+  head, whose, good, _, proof = sweep(head, now, timeout, client)
   if whose == client then
     return head
   end
   if head and free and whose and good >= sure and give(head, good) then
     settle(head, 0, now + math.min(good, timeout), timeout)
-    local number = string.match(head, ':(%d+)$')
-    tell(prefix, whose, '+' .. number .. ' ' .. string.format('%.0f', good), verb)
+    local gift = string.match(head, ':(%d+)$') .. string.format(' %.0f %.0f ', good, now)
+    tell(prefix, whose, '+' .. gift .. redis.sha1hex(lock .. ' ' .. gift .. proof), verb)
   elseif head then
     poke(prefix, head, whose, verb)
   end

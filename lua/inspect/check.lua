@@ -26,6 +26,7 @@ if kind == 'hash' then
   try('HSET', key, 'field', 1)
   try('PEXPIRE', key, 1000)
   try('HGET', key, 'field')
+  try('HMGET', key, 'field', 'other')
   try('HEXISTS', key, 'field')
   try('HLEN', key)
   try('HVALS', key)
@@ -59,6 +60,7 @@ elseif kind == 'zset' then
   try('ZSCORE', key, 'one')
   try('ZREMRANGEBYSCORE', key, 8, 9)
   try('ZREM', key, 'other')
+  try('ZPOPMIN', key)
 end
 try('EXISTS', key)
 try('TYPE', key)

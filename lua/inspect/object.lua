@@ -41,6 +41,9 @@ if call('TYPE', KEYS[3]).ok == 'list' then
   end
   if call('TYPE', KEYS[5]).ok == 'hash' then
     clients = call('HGETALL', KEYS[5])
+    for i = 2, #clients, 2 do -- of a value the ms, not the proof behind them
+      clients[i] = string.match(clients[i], '^%d+') or ''
+    end
   end
 end
 if call('TYPE', KEYS[6]).ok == 'zset' then

@@ -30,30 +30,48 @@ local have = tonumber(call('GET', permits) or 0)
 if not have or have % 1 ~= 0 then
   return call('DECRBY', permits, 0) -- which fails: it is another kind of value
 end
-local lapsed = call('ZREMRANGEBYSCORE', out, 0, now)
+-- What this user may not do shows before anything is changed, since a script that
+-- stops half way would lose permits. The first is allowed at the memory limit, and
+-- once it has run the others are too.
+call('ZREMRANGEBYSCORE', out, 1, 0)
+local ttl = call('PTTL', permits)
+local lapsed, first = 0, call('ZRANGE', out, 0, 0, 'WITHSCORES')
+if first[2] and tonumber(first[2]) <= now then
+  call('INCRBY', permits, 0)
+  lapsed = call('ZREMRANGEBYSCORE', out, 0, now)
+  call('INCRBY', permits, lapsed)
+end
 have = have + lapsed
 local total = have
 
 local served, at = 0, 5
 while at < #ARGV do
-  local n, lease = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
+  local n = tonumber(ARGV[at])
   if not call('ZSCORE', out, ARGV[at + 2]) then
     if have < n then
       break
     end
     have = have - n
   end
-  local ends = lease > 0 and now + lease or never
-  for i = at + 2, at + 1 + n do
-    call('ZADD', out, ends, ARGV[i])
-  end
   served, at = served + 1, at + 2 + n
 end
-if have - total + lapsed ~= 0 then
-  call('INCRBY', permits, have - total + lapsed)
-end
 if served > 0 then
-  local ttl = call('PTTL', permits)
+  call('ZADD', out, 'XX', 0, '')
+  if ttl > 0 then
+    call('PEXPIRE', out, ttl)
+  end
+  if have < total then
+    call('INCRBY', permits, have - total)
+  end
+  local caller = 5
+  while caller < at do
+    local n, lease = tonumber(ARGV[caller]), tonumber(ARGV[caller + 1])
+    local ends = lease > 0 and now + lease or never
+    for i = caller + 2, caller + 1 + n do
+      call('ZADD', out, ends, ARGV[i])
+    end
+    caller = caller + 2 + n
+  end
   if ttl > 0 then
     call('PEXPIRE', out, ttl)
   end
@@ -68,7 +86,7 @@ if lapsed > 0 and total > 0 then
 end
 
 local next = -1
-local first = call('ZRANGE', out, 0, 0, 'WITHSCORES')
+first = call('ZRANGE', out, 0, 0, 'WITHSCORES')
 if first[2] and tonumber(first[2]) ~= never then
   next = tonumber(first[2]) - now
 end

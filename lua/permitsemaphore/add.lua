@@ -39,7 +39,11 @@ if math.abs(have + n) > 2 ^ 53 then
   return redis.error_reply('ERR more permits than can be counted')
 end
 call('SET', claim, number, 'PX', keep)
-local total = call('INCRBY', permits, n)
+local total = redis.pcall('INCRBY', permits, n)
+if type(total) == 'table' then
+  call('SET', claim, last, 'PX', keep) -- it was not done: this user may not
+  return total
+end
 if n > 0 and total > 0 then
   if verb == 'PUBLISH' or verb == 'BOTH' then
     redis.pcall('PUBLISH', channel, total)

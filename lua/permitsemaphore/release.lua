@@ -22,22 +22,33 @@ if not have or have % 1 ~= 0 then
 end
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
--- Allowed at the memory limit, and once it has run INCRBY is too.
-local lapsed = call('ZREMRANGEBYSCORE', out, 0, now)
-
 local reply, known = {0}, 0
 for i = 4, #ARGV do
-  local there = call('ZSCORE', out, ARGV[i]) and 1 or 0
+  local there = tonumber(call('ZSCORE', out, ARGV[i]) or 0) > now and 1 or 0
   reply[i - 2], known = there, known + there
 end
-if known > 0 and (not all or known == #ARGV - 3) then
+local back = known > 0 and (not all or known == #ARGV - 3)
+
+-- What this user may not do shows before anything is changed, since a script that
+-- stops half way would lose permits. The first is allowed at the memory limit, and
+-- once it has run the others are too.
+call('ZREMRANGEBYSCORE', out, 1, 0)
+local lapsed, first = 0, call('ZRANGE', out, 0, 0, 'WITHSCORES')
+if first[2] and tonumber(first[2]) <= now then
+  call('INCRBY', permits, 0)
+  lapsed = call('ZREMRANGEBYSCORE', out, 0, now)
+  call('INCRBY', permits, lapsed)
+end
+if back then
+  call('INCRBY', permits, 0)
   for i = 4, #ARGV do
     reply[1] = reply[1] + call('ZREM', out, ARGV[i])
   end
+  call('INCRBY', permits, reply[1])
 end
 local freed = lapsed + reply[1]
 if freed > 0 then
-  local total = call('INCRBY', permits, freed)
+  local total = have + freed
   if total > 0 then
     if verb == 'PUBLISH' or verb == 'BOTH' then
       redis.pcall('PUBLISH', channel, total)

@@ -40,7 +40,11 @@ local change = n - have - held
 if found and change == 0 then
   return {1, now}
 end
-call('INCRBY', permits, change)
+local done = redis.pcall('INCRBY', permits, change)
+if type(done) == 'table' then
+  call('SET', claim, last, 'PX', keep) -- it was not done: this user may not
+  return done
+end
 if n > 0 then
   if verb == 'PUBLISH' or verb == 'BOTH' then
     redis.pcall('PUBLISH', channel, n)

@@ -19,9 +19,17 @@ if not have or have % 1 ~= 0 then
   return call('INCRBY', permits, 0) -- which fails: it is another kind of value
 end
 local time = call('TIME')
-local lapsed = call('ZREMRANGEBYSCORE', out, 0, time[1] * 1000 + math.floor(time[2] / 1000))
-if lapsed > 0 then
-  have, found = call('INCRBY', permits, lapsed), true
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local left = call('ZCARD', out)
+local first = call('ZRANGE', out, 0, 0, 'WITHSCORES')
+if first[2] and tonumber(first[2]) <= now then
+  -- What this user may not do shows before anything is changed, since a script that
+  -- stops half way would lose permits. The first is allowed at the memory limit, and
+  -- once it has run INCRBY is too.
+  call('ZREMRANGEBYSCORE', out, 1, 0)
+  call('INCRBY', permits, 0)
+  local lapsed = call('ZREMRANGEBYSCORE', out, 0, now)
+  have, found, left = call('INCRBY', permits, lapsed), true, left - lapsed
   if have > 0 then
     if verb == 'PUBLISH' or verb == 'BOTH' then
       redis.pcall('PUBLISH', channel, have)
@@ -34,4 +42,4 @@ end
 if not found then
   return {0, 0, 0}
 end
-return {1, have, call('ZCARD', out)}
+return {1, have, left}

@@ -31,5 +31,9 @@ if last >= number then
   return {last == number and 1 or -2, now}
 end
 redis.call('SET', claim, number, 'PX', keep)
-redis.call('ZADD', out, lease > 0 and now + lease or 922337203685477, id)
+local done = redis.pcall('ZADD', out, lease > 0 and now + lease or 922337203685477, id)
+if type(done) == 'table' then
+  redis.call('SET', claim, last, 'PX', keep) -- it was not done: this user may not
+  return done
+end
 return {1, now}

@@ -5,7 +5,9 @@
 --
 -- KEYS[1]   the lock: a hash of holder -> hold count, expiring with the lease
 -- KEYS[2]   the fencing token counter, when ARGV[6] is '1'; it never expires
--- KEYS[n]   the last key is the holder's label, when ARGV[7] is not empty
+-- KEYS[n]   the next one is the list of those who are given the lock, when there
+--           is an ARGV[8]: see rlock/release
+-- KEYS[n]   the last one is the holder's label, when ARGV[7] is not empty
 -- ARGV[1]   holder
 -- ARGV[2]   hold count the holder has if this succeeds
 -- ARGV[3]   lease, ms
@@ -13,21 +15,28 @@
 -- ARGV[5]   the most by which ARGV[4] may lie ahead, ms
 -- ARGV[6]   '1' when every new hold takes a fencing token (may be absent)
 -- ARGV[7]   label, kept as long as the lease (may be absent)
+-- ARGV[8]   entry for that list if another holder has the lock, or '' (may be
+--           absent)
+-- ARGV[9]   an entry to take out of it, or '' (absent when ARGV[8] is)
+-- ARGV[10]  ms for which the list is kept (likewise)
 --
 -- Returns server ms                            granted, for that lease, without a token
 --         {1, lease left ms, server ms, token}  granted: the holder has that hold count
 --         {0, lease left ms, server ms, 0}      another holder has it; -1: no lease
 --         {-1, 0, server ms, 0}                 the holder has lost what it would re-enter
 --         {-2, 0, server ms, 0}                 too late; nothing was changed
-local lock, holder, count, lease = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local notafter, ahead, fenced, label = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1', ARGV[7]
+local lock, holder = KEYS[1], ARGV[1]
 local call = redis.call
 
 local time = call('TIME')
 local now = time[1] * 1000 + time[2] / 1000
-if now > notafter or notafter - now > ahead then
+local late = now - ARGV[4]
+if late > 0 or -late > tonumber(ARGV[5]) then
   return {-2, 0, now, 0}
 end
+local count, lease, fenced, label = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[6] == '1', ARGV[7]
+local entry = ARGV[8]
+local list, unlist = entry and KEYS[fenced and 3 or 2], ARGV[9]
 
 local mine = false
 local left = call('PTTL', lock)
@@ -38,6 +47,18 @@ if left == -2 then
 else
   mine = call('HGET', lock, holder)
   if not mine then
+    if list and entry ~= '' then
+      -- Who asks again keeps its place, for a while.
+      local at = time[1] * 1000000 + time[2]
+      local since = redis.pcall('ZSCORE', list, entry)
+      if type(since) == 'table' or not since or at - since > 5000000 then
+        redis.pcall('ZADD', list, at, entry)
+      end
+      redis.pcall('PEXPIRE', list, ARGV[10])
+    end
+    if list and unlist ~= '' and unlist ~= entry then
+      redis.pcall('ZREM', list, unlist)
+    end
     return {0, left, now, 0}
   end
 end
@@ -51,11 +72,14 @@ if fenced then
   end
 end
 
-call('HSET', lock, holder, count)
+if list then
+  redis.pcall('ZREM', list, entry, unlist)
+end
+call('HSET', lock, holder, ARGV[2])
 if left < lease then
   -- A lock without a lease would be held for ever, so a server that lets us
   -- write but not expire gets its key back.
-  local done = redis.pcall('PEXPIRE', lock, lease)
+  local done = redis.pcall('PEXPIRE', lock, ARGV[3])
   if type(done) == 'table' then
     if not mine then
       redis.pcall('DEL', lock)

@@ -15,13 +15,13 @@
 -- Returns {1, server ms, token}  passed, or it was already; the token is 0 without one
 --         {-1, server ms, 0}     the holder who gives back does not hold the lock
 --         {-2, server ms, 0}     too late; nothing was changed
-local lock, from, to, notafter = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[5])
-local fenced = ARGV[7] == '1'
+local lock, from, to, fenced = KEYS[1], ARGV[1], ARGV[2], ARGV[7] == '1'
 local call = redis.call
 
 local time = call('TIME')
 local now = time[1] * 1000 + time[2] / 1000
-if now > notafter or notafter - now > tonumber(ARGV[6]) then
+local late = now - ARGV[5]
+if late > 0 or -late > tonumber(ARGV[6]) then
   return {-2, now, 0}
 end
 
@@ -29,10 +29,11 @@ local token = 0
 if fenced then
   token = tonumber(call('GET', KEYS[2]) or 0)
 end
-if call('HEXISTS', lock, to) == 1 then
+local has = call('HMGET', lock, to, from)
+if has[1] then
   return {1, now, token}
 end
-if call('HEXISTS', lock, from) == 0 then
+if not has[2] then
   return {-1, now, 0}
 end
 -- PEXPIRE is allowed at the memory limit, and once it has run the rest is too. -1

@@ -2,52 +2,150 @@
 -- Asking twice is the same as asking once: the hold count to reach is given.
 -- Nothing here is refused by a server at its memory limit.
 --
+-- A lock that is freed may be given away at once: to a client of latchkey that
+-- waits for it and listens on a Redis channel of its own. There it is told '+', the
+-- number of the holder, the lease in ms, the server ms, the fencing token if there
+-- is one, and the SHA-1 of the lock, these numbers and the proof of the client, all
+-- with spaces between: who cannot read the list cannot make that message. It is done
+-- only when nobody else listens on the channel of the lock, Redisson above all, and
+-- not always, because there may be some who ask now and then. It is done by plain
+-- pub/sub: ARGV[6] is 'PUBLISH' where there is a list.
+--
 -- KEYS[1]   the lock: a hash of holder -> hold count
--- KEYS[2]   the holder's label, when it has one (may be absent)
+-- KEYS[2]   the list of those who are given the lock (may be absent): a sorted set
+--           by the server µs of a request, of client id, number of the
+--           holder, lease in ms and proof of the client, with a ' ' between, and
+--           ' f' behind for those who need a fencing token
+-- KEYS[3]   the fencing token counter, when ARGV[9] is '1'
+-- KEYS[n]   the last key is the holder's label, when ARGV[10] is '1'
 -- ARGV[1]   holder
 -- ARGV[2]   hold count to reach
 -- ARGV[3]   not after: server time, ms since the epoch; 0: whenever it comes,
 --           for a holder that will never hold the lock again
 -- ARGV[4]   the most by which ARGV[3] may lie ahead, ms
--- ARGV[5]   Redis channel of the lock
+-- ARGV[5]   Redis channel of the lock; that of a client has ':' and its id behind
 -- ARGV[6]   how to publish: 'PUBLISH', 'SPUBLISH', 'BOTH' or 'NONE'
 -- ARGV[7]   ms for which a freed lock stays closed, 0 for not at all (may be absent)
--- ARGV[8]   the holder in whose name it stays closed, when ARGV[7] is above 0
+-- ARGV[8]   the holder in whose name it stays closed, when ARGV[7] is above 0; else
+--           an entry of this client for the list, which is given the lock when
+--           nobody else is, or '' (may be absent)
+-- ARGV[9]   '1' when every new hold takes a fencing token (may be absent)
+-- ARGV[10]  '1' when there is a label (may be absent)
+-- ARGV[11]  an entry to take out of the list, or '' (may be absent)
+-- ARGV[12]  on how many connections this client listens on ARGV[5] (may be absent)
+-- ARGV[13]  ms for which the list is kept (may be absent)
 --
 -- Returns 1 + listeners               freed; how many connections were told, as far
 --                                     as this server knows
 --         {1, holds left, server ms}  brought down, but not freed for others
 --         {2, holds left, server ms}  it was that low already; nothing was changed
+--         {3, token, server ms}       given to the holder in ARGV[8]
+--         {4, 0, server ms}           given to another client; ARGV[8] is in the list
+--         {5, listeners, server ms}   freed; ARGV[8] is in the list
 --         {-1, 0, server ms}          the holder does not hold the lock
 --         {-2, 0, server ms}          too late; nothing was changed
---         the server ms are 0 when ARGV[3] is
-local lock, holder, count, notafter = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local ahead, channel, verb, linger = ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7] or 0)
-local call = redis.call
+--         the server ms are 0 when they were not needed
+local lock, holder, channel, verb, list = KEYS[1], ARGV[1], ARGV[5], ARGV[6], KEYS[2]
+local call, try = redis.call, redis.pcall
 
-local now = 0
-if notafter > 0 then
-  local time = call('TIME')
-  now = time[1] * 1000 + time[2] / 1000
-  if now > notafter or notafter - now > tonumber(ahead) then
+local now, time = 0, nil
+if ARGV[3] ~= '0' then
+  time = call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+  local late = now - ARGV[3]
+  if late > 0 or -late > tonumber(ARGV[4]) then
     return {-2, 0, now}
   end
 end
 
-if count == 0 and linger == 0 then
+local linger = tonumber(ARGV[7] or 0)
+if ARGV[2] == '0' and linger == 0 then
+  local entry = ARGV[8] or ''
+  if ARGV[11] and ARGV[11] ~= '' then
+    try('ZREM', list, ARGV[11])
+  end
   -- The last field of a hash takes the key with it.
   if call('HDEL', lock, holder) == 0 then
     return {-1, 0, now}
   end
-  if KEYS[2] then
-    redis.pcall('DEL', KEYS[2])
+  if ARGV[10] == '1' then
+    try('DEL', KEYS[#KEYS])
+  end
+  local first = list and try('ZPOPMIN', list)
+  if first and not first.err and (first[1] or entry ~= '') then
+    -- An entry in the list counts for so long, µs; one release in so many is open
+    -- to everybody; so many entries are tried, and then the one of this client.
+    local stale, turn, tries = 15000000, 32, 8
+    local fenced = ARGV[9] == '1'
+    time = time or call('TIME')
+    now = time[1] * 1000 + math.floor(time[2] / 1000)
+    local exact = time[1] * 1000000 + time[2]
+    local known = nil
+    while first[1] or entry ~= '' do
+      local e = first[1]
+      local client, number, lease, proof, kind = string.match(e or entry, '^(%S+) (%d+) (%d+) (%w+)(.*)$')
+      -- Nothing is said before it is so: a replica may pass a message on that
+      -- nobody has heard here. And a server that does not hear this client itself
+      -- does not know who listens.
+      local own = channel .. ':' .. (client or '')
+      local listen = try('PUBSUB', 'NUMSUB', channel, own)
+      if not known then
+        known = e and 1 or 0
+        local others = listen.err and -1 or listen[2] - (ARGV[12] or 0)
+        if others > 1 then
+          known = known + call('ZCARD', list)
+        end
+        if others < 0 or others > known or time[2] % turn == turn - 1 then
+          if e then
+            call('ZADD', list, first[2], e)
+          end
+          break
+        end
+      end
+      if client and (fenced or kind ~= ' f') and (not e or exact - first[2] < stale and listen[4] > 0) then
+        local to = client .. ':' .. number
+        call('HSET', lock, to, '1')
+        -- A lock without a lease would be held for ever.
+        if type(try('PEXPIRE', lock, lease)) == 'number' then
+          local token = 0
+          if fenced then
+            token = math.max(tonumber(call('GET', KEYS[3]) or 0) + 1, exact)
+            call('SET', KEYS[3], string.format('%.0f', token))
+          end
+          if not e then
+            return {3, token, now}
+          end
+          local gift = string.format('%s %s %.0f ', number, lease, now)
+          if fenced then
+            gift = gift .. string.format('%.0f ', token)
+          end
+          if type(try('PUBLISH', own, '+' .. gift .. redis.sha1hex(lock .. ' ' .. gift .. proof))) == 'number' then
+            if entry ~= '' then
+              call('ZADD', list, exact, entry)
+              call('PEXPIRE', list, ARGV[13])
+            end
+            return {4, 0, now}
+          end
+        end
+        call('HDEL', lock, to) -- we may not tell
+      end
+      if not e then
+        break
+      end
+      tries = tries - 1
+      first = tries > 0 and call('ZPOPMIN', list) or {}
+    end
+    if entry ~= '' then
+      call('ZADD', list, exact, entry)
+      call('PEXPIRE', list, ARGV[13])
+    end
   end
   local heard, sharded = 0, 0
   if verb == 'PUBLISH' or verb == 'BOTH' then
-    heard = redis.pcall('PUBLISH', channel, '0')
+    heard = try('PUBLISH', channel, '0')
   end
   if verb == 'SPUBLISH' or verb == 'BOTH' then
-    sharded = redis.pcall('SPUBLISH', channel, '0')
+    sharded = try('SPUBLISH', channel, '0')
   end
   if type(heard) == 'table' then
     heard = 0
@@ -55,9 +153,13 @@ if count == 0 and linger == 0 then
   if type(sharded) == 'number' and sharded > heard then
     heard = sharded
   end
+  if list and now > 0 and entry ~= '' then
+    return {5, heard, now}
+  end
   return 1 + heard
 end
 
+local count = tonumber(ARGV[2])
 local held = tonumber(call('HGET', lock, holder) or 0)
 if held == 0 then
   return {-1, 0, now}

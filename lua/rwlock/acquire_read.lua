@@ -18,7 +18,8 @@
 -- ARGV[6]    the most by which ARGV[5] may lie ahead, ms
 -- ARGV[7]    label, kept as long as the lease (may be absent)
 --
--- Returns {1, lease ms, server ms}  granted: the holder has that hold count
+-- Returns server ms                 granted: the holder has that hold count, for that lease
+--         {1, lease ms, server ms}  the same, for a longer one
 --         {0, ms, server ms}        refused: a writer has the lock, for ms more
 --                                   (-1: no lease), or may come first until then
 --         {-1, 0, server ms}        the holder has lost what it would re-enter
@@ -34,14 +35,15 @@ if now > notafter or notafter - now > ahead then
   return {-2, 0, now}
 end
 
-local mode = call('HGET', lock, 'mode')
+local fields = call('HMGET', lock, 'mode', holder)
+local mode, has = fields[1], fields[2]
 local left = call('PTTL', lock)
 if not mode and left ~= -2 then
   return redis.error_reply('WRONGTYPE the key holds a lock of another kind')
 end
 local closed = mode == 'write' and call('HEXISTS', lock, writer) == 0
 local own = -2 -- the longest lease of the holder's read holds, below 0 without one
-if mode and call('HEXISTS', lock, holder) == 1 then
+if mode and has then
   for i = 1, count do
     own = math.max(own, call('PTTL', KEYS[2 + i]))
   end
@@ -53,7 +55,11 @@ if closed then
   return {0, left, now}
 end
 if own < 0 and mode ~= 'write' then
-  local from, till = string.match(call('GET', sign) or '', '^(%d+) (%d+)$')
+  local stand = call('GET', sign)
+  local from, till
+  if stand then
+    from, till = string.match(stand, '^(%d+) (%d+)$')
+  end
   if from and tonumber(from) <= now and now < tonumber(till) then
     return {0, till - now, now}
   end
@@ -84,5 +90,8 @@ if left < lease then
 end
 if label and label ~= '' then
   redis.pcall('SET', KEYS[#KEYS], label, 'PX', lease)
+end
+if lease == tonumber(ARGV[4]) then
+  return now
 end
 return {1, lease, now}

@@ -32,6 +32,10 @@ local lease, notafter, ahead = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(AR
 local prefix, back, label = ARGV[6], tonumber(ARGV[7]), ARGV[8]
 local call = redis.call
 
+-- How many holds of one reader are looked at: a hold count that is rubbish must
+-- not keep the server busy for ever.
+local most = 10000
+
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if now > notafter or notafter - now > ahead then
@@ -55,7 +59,7 @@ if mode == 'read' then
   local longest = -2
   local fields = call('HGETALL', lock)
   for i = 1, #fields, 2 do
-    for n = 1, tonumber(fields[i + 1]) or 0 do
+    for n = 1, math.min(tonumber(fields[i + 1]) or 0, most) do
       local ms = redis.pcall('PTTL', prefix .. fields[i] .. ':rwlock_timeout:' .. n)
       if type(ms) == 'table' then
         ms = left -- we may not ask: as good as alive

@@ -16,6 +16,10 @@
 local lock, half, prefix, channel, verb = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local call = redis.call
 
+-- How many holds of one reader are looked at: a hold count that is rubbish must
+-- not keep the server busy for ever.
+local most = 10000
+
 local mode = call('HGET', lock, 'mode')
 local left = call('PTTL', lock)
 if not mode then
@@ -36,7 +40,7 @@ for i = 1, #fields, 2 do
     writers[#writers + 1] = field
   elseif field ~= 'mode' then
     readers[#readers + 1] = field
-    for n = 1, tonumber(fields[i + 1]) or 0 do
+    for n = 1, math.min(tonumber(fields[i + 1]) or 0, most) do
       local key = prefix .. field .. ':rwlock_timeout:' .. n
       local ms = redis.pcall('PTTL', key)
       if type(ms) == 'table' then

@@ -22,7 +22,9 @@
 --          be absent)
 -- ARGV[9]  the reader in whose name it stays, when ARGV[8] is above 0
 --
--- Returns {1, holds left, server ms}  brought down, and freed if nobody is left
+-- Returns 1                           given back, and freed if nobody is left, without
+--                                     a deadline
+--         {1, holds left, server ms}  brought down, and freed if nobody is left
 --         {2, holds left, server ms}  it was that low already; nothing was changed
 --         {-1, 0, server ms}          the holder does not hold the read lock
 --         {-2, 0, server ms}          too late; nothing was changed
@@ -32,8 +34,12 @@ local ahead, prefix, channel, verb = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local linger, heir = tonumber(ARGV[8] or 0), ARGV[9]
 local call = redis.call
 
+-- How many holds of one reader are looked at: a hold count that is rubbish must
+-- not keep the server busy for ever.
+local most = 10000
+
 -- How many readers are asked first, and how near, in ms, a lease must be.
-local few, near = 5, 1000
+local few, near = 2, 1000
 
 local function publish()
   if verb == 'PUBLISH' or verb == 'BOTH' then
@@ -53,7 +59,8 @@ if notafter > 0 then
   end
 end
 
-local mode = call('HGET', lock, 'mode')
+local fields = call('HMGET', lock, 'mode', holder)
+local mode = fields[1]
 local left = call('PTTL', lock)
 if not mode then
   if left == -2 then
@@ -61,7 +68,7 @@ if not mode then
   end
   return {-1, 0, now}
 end
-local held = tonumber(call('HGET', lock, holder) or 0) or 0
+local held = tonumber(fields[2] or 0) or 0
 if held == 0 then
   return {-1, 0, now}
 end
@@ -95,11 +102,11 @@ if count == 0 and mode == 'read' and not same then
   if linger > 0 then
     longest = linger
   end
-  local fields = call('HGETALL', lock)
+  fields = call('HGETALL', lock)
   for i = 1, #fields, 2 do
     local field, alive = fields[i], -2
     if field ~= 'mode' and field ~= holder then
-      for n = 1, tonumber(fields[i + 1]) or 0 do
+      for n = 1, math.min(tonumber(fields[i + 1]) or 0, most) do
         local ms = redis.pcall('PTTL', prefix .. field .. ':rwlock_timeout:' .. n)
         if type(ms) == 'table' then
           ms = left -- we may not ask: as good as alive
@@ -135,7 +142,7 @@ else
     end
   end
 end
-for n = count + 1, held do
+for n = count + 1, math.min(held, count + most) do
   redis.pcall('DEL', prefix .. holder .. ':rwlock_timeout:' .. n)
 end
 if count == 0 and KEYS[2] then
@@ -143,5 +150,8 @@ if count == 0 and KEYS[2] then
 end
 if freed then
   publish()
+end
+if count == 0 and now == 0 then
+  return 1
 end
 return {1, count, now}

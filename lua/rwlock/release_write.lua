@@ -30,6 +30,10 @@ local ahead, prefix, channel, verb = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local linger, heir = tonumber(ARGV[8] or 0), ARGV[9]
 local call = redis.call
 
+-- How many holds of one reader are looked at: a hold count that is rubbish must
+-- not keep the server busy for ever.
+local most = 10000
+
 local function publish()
   if verb == 'PUBLISH' or verb == 'BOTH' then
     redis.pcall('PUBLISH', channel, '1')
@@ -77,7 +81,7 @@ local longest = -2
 local fields = call('HGETALL', lock)
 for i = 1, #fields, 2 do
   if fields[i] ~= holder then
-    for n = 1, tonumber(fields[i + 1]) or 0 do
+    for n = 1, math.min(tonumber(fields[i + 1]) or 0, most) do
       local ms = redis.pcall('PTTL', prefix .. fields[i] .. ':rwlock_timeout:' .. n)
       if type(ms) == 'table' then
         ms = left -- we may not ask: as good as alive

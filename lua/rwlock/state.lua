@@ -16,6 +16,10 @@
 local lock, half, prefix, holder = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local call = redis.call
 
+-- How many holds of one reader are looked at: a hold count that is rubbish must
+-- not keep the server busy for ever.
+local most = 10000
+
 local mode = call('HGET', lock, 'mode')
 local left = call('PTTL', lock)
 if not mode and left ~= -2 then
@@ -34,7 +38,7 @@ for i = 1, #fields, 2 do
   if writes and half == 'write' then
     alive = 0
   elseif not writes and half == 'read' then
-    for n = 1, holds do
+    for n = 1, math.min(holds, most) do
       local ms = redis.pcall('PTTL', prefix .. field .. ':rwlock_timeout:' .. n)
       if type(ms) == 'table' then
         ms = left -- we may not ask: as good as alive

@@ -22,7 +22,8 @@ local time = call('TIME')
 local now = time[1] * 1000 + time[2] / 1000
 local early = ARGV[4] - now
 if early < 0 or early > tonumber(ARGV[5]) then
-  return {-2, 0, now}
+  -- What was done in time is done, also when it is asked for again.
+  return {call('GET', claim) == number and 1 or -2, 0, now}
 end
 
 local have = tonumber(call('GET', permits) or 0)
@@ -41,7 +42,11 @@ if last and math.abs(last) >= tonumber(number) then
   call('SET', claim, last, 'PX', keep)
   return {-2, 0, now}
 end
-call('DECRBY', permits, n)
+local done = redis.pcall('DECRBY', permits, n)
+if type(done) == 'table' then
+  call('SET', claim, last or 0, 'PX', keep) -- it was not done: this user may not
+  return done
+end
 if left > 0 then
   return now
 end

@@ -18,19 +18,25 @@ local call = redis.call
 
 local time = call('TIME')
 local now = time[1] * 1000 + time[2] / 1000
+local last = call('GET', claim)
+if last and string.sub(last, 1, #number + 1) == number .. ':' then
+  -- What was done in time is done, also when it is asked for again too late.
+  return {1, tonumber(string.sub(last, #number + 2)), now}
+end
 if now > notafter or notafter - now > ahead then
   return {-2, 0, now}
 end
 
-local have, last = call('GET', permits), call('GET', claim)
-if last and string.sub(last, 1, #number + 1) == number .. ':' then
-  return {1, tonumber(string.sub(last, #number + 2)), now}
-end
+local have = call('GET', permits)
 if not have or tonumber(have) == 0 then
   return {1, 0, now}
 end
 -- PEXPIRE is allowed at the memory limit, and once it has run SET is too.
 call('PEXPIRE', claim, keep)
-call('DECRBY', permits, have)
 call('SET', claim, number .. ':' .. have, 'PX', keep)
+local done = redis.pcall('DECRBY', permits, have)
+if type(done) == 'table' then
+  call('SET', claim, last or 0, 'PX', keep) -- it was not done: this user may not
+  return done
+end
 return {1, tonumber(have), now}

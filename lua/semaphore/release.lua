@@ -25,6 +25,10 @@ local time = call('TIME')
 local now = time[1] * 1000 + time[2] / 1000
 local early = ARGV[4] - now
 if early < 0 or early > tonumber(ARGV[5]) then
+  -- What was done in time is done, also when it is asked for again.
+  if call('GET', claim) == number then
+    return now
+  end
   return {-2, now}
 end
 if existing and not call('GET', permits) and call('GET', claim) ~= number then
@@ -45,8 +49,11 @@ if last and math.abs(last) >= tonumber(number) then
   return {-2, now}
 end
 local total = redis.pcall('INCRBY', permits, n)
-if type(total) == 'table' then -- another kind of value, or more than can be counted
-  call('DEL', claim)
+if type(total) == 'table' then -- another kind of value, more than can be counted, or no right to
+  call('SET', claim, last or 0, 'PX', keep) -- which is allowed, as it was before
+  if not last then
+    redis.pcall('DEL', claim)
+  end
   return total
 end
 if total > 0 and tonumber(n) > 0 then

@@ -27,7 +27,11 @@ call('SET', claim, -number, 'PX', keep)
 if last ~= number or not have then
   return 0 -- not taken, or from a semaphore that was deleted since
 end
-local total = call('INCRBY', permits, n)
+local total = redis.pcall('INCRBY', permits, n)
+if type(total) == 'table' then
+  call('SET', claim, last, 'PX', keep) -- it was not done: this user may not
+  return total
+end
 if total > 0 then
   if verb == 'PUBLISH' or verb == 'BOTH' then
     redis.pcall('PUBLISH', channel, total)
