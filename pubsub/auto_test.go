@@ -89,7 +89,7 @@ func testAuto(t *testing.T, cl *redistest.Cluster) {
 	t.Run("asked only", func(t *testing.T) {
 		n := newNotifier(t, cl.Client(t), pubsub.Config{Mode: pubsub.Auto})
 		require.Equal(t, pubsub.Auto, n.Mode(), "nobody has asked yet")
-		redistest.Until(t, "the answer", func() bool { return n.Mode() == pubsub.Sharded })
+		require.Equal(t, pubsub.Sharded, n.ModeKnown(t.Context()))
 		require.Zero(t, n.Stats().Connections)
 	})
 }
@@ -114,6 +114,9 @@ func TestAutoWaitsForTheCluster(t *testing.T) {
 	time.Sleep(50 * time.Millisecond) // some searches that find nothing
 	require.Equal(t, pubsub.Pending, s.State())
 	require.Equal(t, pubsub.Auto, n.Mode())
+	soon, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	require.Equal(t, pubsub.Auto, n.ModeKnown(soon), "nobody answers")
 	close(open)
 	await(t, s, pubsub.Live)
 	require.Equal(t, pubsub.Sharded, n.Mode())

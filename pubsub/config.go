@@ -30,9 +30,9 @@ type Config struct {
 	Mode Mode
 
 	// Heartbeat is how long a connection may be silent before a PING is sent on
-	// it; after a second such period without any frame it is replaced. It bounds
-	// a single write too, and twice of it, but at least a second, a dial with its
-	// handshake. Default 3 s.
+	// it; after half of such a period without any frame it is replaced. It bounds
+	// a single write too, and three times of it, but at least a second, a dial with
+	// its handshake. Default 2 s.
 	Heartbeat time.Duration
 
 	// Linger is how long a channel stays subscribed after its last Subscription
@@ -66,14 +66,19 @@ func (c Config) withDefaults() Config {
 	fill(&c.Linger, 100*time.Millisecond)
 	fill(&c.IdleClose, 10*time.Second)
 	if c.Heartbeat <= 0 {
-		c.Heartbeat = 3 * time.Second
+		c.Heartbeat = 2 * time.Second
 	}
 	return c
 }
 
 // dialBound is how long a dial may take, so that a short heartbeat does not make
 // a far server unreachable.
-func (c Config) dialBound() time.Duration { return max(2*c.Heartbeat, time.Second) }
+func (c Config) dialBound() time.Duration { return max(3*c.Heartbeat, time.Second) }
+
+// answerBound is how long the answer to a PING may take. A server that is frozen,
+// rather than dead, is missed by nothing else, and there may be another primary
+// soon.
+func (c Config) answerBound() time.Duration { return c.Heartbeat / 2 }
 
 // Stats is a snapshot of a Notifier.
 type Stats struct {

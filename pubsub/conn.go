@@ -49,6 +49,7 @@ type conn struct {
 	up         bool  // the first command went out
 	ping       bool  // a PING is to be written
 	openedAt   time.Time
+	bound      time.Duration // how long it may take to be up
 	upAt       time.Time
 	pingAt     time.Time // when the last PING was decided on
 	pingFrames uint64    // frames at that time
@@ -116,7 +117,7 @@ func (c *conn) pinged() bool {
 // with one sent, for the connection.
 func (c *conn) silentAt(hb time.Duration) time.Time {
 	if c.pinged() {
-		return c.pingAt.Add(hb)
+		return c.pingAt.Add(c.n.cfg.answerBound())
 	}
 	return c.n.at(c.lastFrame.Load()).Add(hb)
 }
@@ -171,7 +172,7 @@ func (c *conn) writeOne(ps *redis.PubSub, cmd command, up bool) error {
 		ctx, cancel = context.WithTimeout(context.Background(), c.n.cfg.Heartbeat)
 		cancel()
 	} else {
-		ctx, cancel = context.WithTimeout(c.ctx, c.n.cfg.dialBound())
+		ctx, cancel = context.WithTimeout(c.ctx, c.bound)
 		defer cancel()
 	}
 	if cmd.verb == verbPing {

@@ -270,6 +270,8 @@ func (c *control) handle(e *event, now time.Time) {
 			c.lose(cn, now)
 		} else if !cn.up {
 			cn.up, cn.upAt = true, now
+			l := cn.link
+			l.took = max(now.Sub(cn.openedAt), 1)
 			c.countConns(+1)
 		}
 	case evLost:

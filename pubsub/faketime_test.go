@@ -20,28 +20,55 @@ func TestHeartbeat(t *testing.T) {
 		s := live(t, n, "a")
 
 		env.Advance(30 * time.Second)
-		require.EqualValues(t, 10, link.Commands("ping"), "one per heartbeat of silence")
+		require.EqualValues(t, 15, link.Commands("ping"), "one per heartbeat of silence")
 		for range 10 {
-			env.Advance(2 * time.Second)
+			env.Advance(1500 * time.Millisecond)
 			publish(t, env.Redis, "a")
 			synctest.Wait()
 		}
-		require.EqualValues(t, 10, link.Commands("ping"), "none while messages flow")
+		require.EqualValues(t, 15, link.Commands("ping"), "none while messages flow")
 		require.Equal(t, 1, link.Conns())
 		require.Zero(t, n.Stats().Resubscribes)
 		drain(s)
 
 		env.Partition(rdb)
-		env.Advance(3 * time.Second)
+		env.Advance(2 * time.Second)
 		require.Equal(t, pubsub.Live, s.State(), "only pinged so far")
-		env.Advance(3 * time.Second)
+		env.Advance(time.Second)
 		require.Equal(t, pubsub.Pending, s.State())
 		env.Heal(rdb)
 		start := time.Now()
 		hint(t, s)
 		require.Equal(t, pubsub.Live, s.State())
-		require.LessOrEqual(t, time.Since(start), 7*time.Second)
+		require.LessOrEqual(t, time.Since(start), 2*time.Second)
 		require.EqualValues(t, 1, n.Stats().Resubscribes)
+	})
+}
+
+// While a server is frozen, a new connection is tried for a second at a time, so
+// that whoever takes its place is soon found; later for longer, for one that has
+// become slow.
+func TestFrozenForLong(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+		rdb := env.Client()
+		n := newNotifier(t, rdb, pubsub.Config{})
+		s := live(t, n, "a")
+		for range 12 { // at any moment of what it is at
+			env.Partition(rdb)
+			env.Advance(9*time.Second + 370*time.Millisecond)
+			drain(s)
+			env.Heal(rdb)
+			start := time.Now()
+			hint(t, s)
+			require.Equal(t, pubsub.Live, s.State())
+			require.LessOrEqual(t, time.Since(start), 1500*time.Millisecond)
+			env.Advance(time.Second)
+		}
+		// It takes 1.5 s now to make one.
+		env.Link(rdb).Delay(500 * time.Millisecond)
+		env.Link(rdb).CutAll()
+		env.Advance(30 * time.Second)
+		require.Equal(t, pubsub.Live, s.State())
 	})
 }
 
@@ -114,7 +141,7 @@ func TestLostConfirmation(t *testing.T) {
 		})
 		s := n.Subscribe("a")
 		start := time.Now()
-		for range 6 {
+		for range 4 {
 			env.Advance(time.Second - time.Millisecond) // messages flow all the time
 			publish(t, env.Redis, "other")
 			hint(t, other)
@@ -123,7 +150,7 @@ func TestLostConfirmation(t *testing.T) {
 		hint(t, s)
 		require.True(t, lost)
 		require.Equal(t, pubsub.Live, s.State())
-		require.LessOrEqual(t, time.Since(start), 6*time.Second+50*time.Millisecond)
+		require.LessOrEqual(t, time.Since(start), 4*time.Second+50*time.Millisecond)
 		hint(t, other)
 		require.Equal(t, pubsub.Live, other.State())
 	})

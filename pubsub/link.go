@@ -18,6 +18,10 @@ const (
 	// at once: those given up whose dial or write has not returned yet count.
 	runningMax = 4
 
+	// impatient is how often a connection is tried for the same short time, before
+	// that is doubled.
+	impatient = 8
+
 	backoffMin = 10 * time.Millisecond
 	// backoffMax is also what a connection must last for the next loss to cost
 	// backoffMin again: waiters of a subscriber that is killed over and over must
@@ -41,6 +45,7 @@ type link struct {
 	parts     map[string]*part // wanted here
 	queue     []item
 	fails     int
+	took      time.Duration // how long the last connection took to be up; 0: none was
 	retryAt   time.Time
 	idleSince time.Time // when the last part went
 }
@@ -160,7 +165,7 @@ func (l *link) deadlines(sooner func(time.Time)) {
 		sooner(l.idleSince.Add(l.c.n.cfg.IdleClose))
 	}
 	if !cn.up {
-		sooner(cn.openedAt.Add(l.c.n.cfg.dialBound()))
+		sooner(cn.openedAt.Add(cn.bound))
 		return
 	}
 	sooner(cn.silentAt(hb))
@@ -175,7 +180,7 @@ func (c *control) tend(l *link, now time.Time) {
 	hb := c.n.cfg.Heartbeat
 	if cn := l.conn; cn != nil {
 		switch {
-		case !cn.up && !now.Before(cn.openedAt.Add(c.n.cfg.dialBound())):
+		case !cn.up && !now.Before(cn.openedAt.Add(cn.bound)):
 			c.lose(cn, now)
 		case cn.up && cn.head() != nil && !now.Before(cn.progressAt.Add(2*hb)):
 			// Frames come in, but not the answer. Asking again on this connection
@@ -280,12 +285,24 @@ func (l *link) discard() {
 
 // open starts a connection; its first command dials.
 func (l *link) open(now time.Time) {
-	cn := &conn{n: l.c.n, link: l, cmds: make(chan []command, 1), openedAt: now}
+	cn := &conn{n: l.c.n, link: l, cmds: make(chan []command, 1), openedAt: now, bound: l.bound()}
 	cn.ctx, cn.cancel = context.WithCancel(l.c.n.ctx)
 	l.conn = cn
 	l.running++
 	l.c.n.wg.Add(1)
 	go cn.write(l.key.sharded, l.client)
+}
+
+// bound returns how long the next connection may take to be up. Where one has been,
+// it is not much longer than that took: a server that is frozen accepts and says
+// nothing, and meanwhile another one may be the primary. It grows with the failures,
+// as the server may have become slow.
+func (l *link) bound() time.Duration {
+	cfg := l.c.n.cfg
+	if l.took == 0 {
+		return cfg.dialBound()
+	}
+	return min(max(cfg.answerBound(), 4*l.took)<<min(l.fails/impatient, 10), cfg.dialBound())
 }
 
 func backoff(fails int) time.Duration {

@@ -28,6 +28,20 @@ func (n *Notifier) Mode() Mode {
 	return m
 }
 
+// ModeKnown is Mode that waits for the servers' answer, or until ctx is done: then
+// it is Auto, as it is once the Notifier is closed.
+func (n *Notifier) ModeKnown(ctx context.Context) Mode {
+	if m := n.Mode(); m != Auto {
+		return m
+	}
+	select {
+	case <-n.modeFound:
+	case <-ctx.Done():
+	case <-n.ctx.Done():
+	}
+	return Mode(n.mode.Load())
+}
+
 // startLocked starts the control goroutine, once.
 func (n *Notifier) startLocked() {
 	if !n.started {
@@ -69,6 +83,7 @@ func (c *control) found(m Mode, now time.Time) {
 		return
 	}
 	c.n.mode.Store(int32(m))
+	close(c.n.modeFound)
 	for _, ch := range c.early {
 		if !ch.left {
 			c.admit(ch, now)

@@ -26,9 +26,10 @@ type Notifier struct {
 	ctx       context.Context
 	cancel    context.CancelFunc
 	wg        sync.WaitGroup
-	epoch     time.Time    // for monotonic times in atomics
-	mode      atomic.Int32 // Auto until it is known
-	lastFrame atomic.Int64 // since epoch, 0 for never
+	epoch     time.Time     // for monotonic times in atomics
+	mode      atomic.Int32  // Auto until it is known
+	modeFound chan struct{} // closed when the servers have told the mode
+	lastFrame atomic.Int64  // since epoch, 0 for never
 
 	// mu guards the fields below, and those of channels and subscriptions that
 	// say so. Nothing blocks while it is held; the longest thing done under it is
@@ -38,6 +39,7 @@ type Notifier struct {
 	idle      idleList
 	fresh     []*channel // added to the table, not yet seen by the control goroutine
 	dropped   []*channel // taken out of the table, likewise
+	late      lateFuncs
 	inbox     []event
 	started   bool
 	asked     bool // somebody wants to know the mode
@@ -66,8 +68,10 @@ func New(rdb redis.UniversalClient, cfg Config) *Notifier {
 		wake:    make(chan struct{}, 1),
 		closing: make(chan struct{}),
 		done:    make(chan struct{}),
-		epoch:   time.Now(),
-		table:   make(map[string]*channel),
+
+		modeFound: make(chan struct{}),
+		epoch:     time.Now(),
+		table:     make(map[string]*channel),
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.cluster, _ = rdb.(*redis.ClusterClient)
@@ -95,13 +99,26 @@ func (n *Notifier) Subscribe(name string) *Subscription { return n.SubscribeFunc
 
 // SubscribeFunc is Subscribe with a function that sees each message first, and
 // returns true for one of which nobody needs a hint. It is called on a goroutine
-// of the notifier and must not block. Of several subscriptions to one channel
+// of the notifier and must not block; also for what Redis has sent before it heard
+// that nobody listens any more. Of several subscriptions to one channel
 // that have such functions, one is called.
 func (n *Notifier) SubscribeFunc(name string, first func(payload string) bool) *Subscription {
-	s := &Subscription{n: n, hint: make(chan struct{}, 1), first: first}
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	return n.subscribeLocked(name, first)
+}
 
+// SubscribeBoth is SubscribeFunc for one channel and Subscribe for another, with one
+// command where that can be. If they are on one connection, the first is live when
+// the second is.
+func (n *Notifier) SubscribeBoth(name string, first func(payload string) bool, other string) (a, b *Subscription) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.subscribeLocked(name, first), n.subscribeLocked(other, nil)
+}
+
+func (n *Notifier) subscribeLocked(name string, first func(payload string) bool) *Subscription {
+	s := &Subscription{n: n, hint: make(chan struct{}, 1), first: first}
 	if n.closed || n.off != nil {
 		reason := n.off
 		if n.closed {
@@ -128,6 +145,15 @@ func (n *Notifier) SubscribeFunc(name string, first func(payload string) bool) *
 	}
 	n.startLocked()
 	return s
+}
+
+// Live reports whether this client is subscribed to a channel, be it that nobody
+// wants it any more and it lingers.
+func (n *Notifier) Live(name string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	ch := n.table[name]
+	return ch != nil && State(ch.state.Load()) == Live
 }
 
 // Close denies every subscription with ErrClosed, with a hint, ends the
@@ -216,6 +242,8 @@ func (n *Notifier) message(name, payload string) {
 	var first func(string) bool
 	if ch := n.table[name]; ch != nil {
 		first = ch.firstLocked()
+	} else {
+		first = n.late.find(name)
 	}
 	n.mu.Unlock()
 	if first != nil && first(payload) {
@@ -238,6 +266,35 @@ func (n *Notifier) dropLocked(ch *channel) {
 		n.denied--
 	}
 	n.dropped = append(n.dropped, ch)
+	if ch.first != nil {
+		n.late.add(ch.name, ch.first)
+	}
+}
+
+// lateFuncs are the functions of channels that nobody wants any more, for messages
+// that Redis sends before it hears of that.
+type lateFuncs struct {
+	m    map[string]func(payload string) bool
+	next map[string]func(payload string) bool
+	turn time.Time
+}
+
+// lateFor is for how long such a function is kept at least; at most twice as long
+// and until the next one comes.
+const lateFor = 10 * time.Second
+
+func (l *lateFuncs) add(name string, f func(string) bool) {
+	if now := time.Now(); now.Sub(l.turn) > lateFor {
+		l.m, l.next, l.turn = l.next, make(map[string]func(string) bool), now
+	}
+	l.next[name] = f
+}
+
+func (l *lateFuncs) find(name string) func(string) bool {
+	if f := l.next[name]; f != nil {
+		return f
+	}
+	return l.m[name]
 }
 
 // callback queues a call of a user function.

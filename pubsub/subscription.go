@@ -107,6 +107,7 @@ type channel struct {
 
 	// Guarded by Notifier.mu.
 	subs               *Subscription
+	first              func(payload string) bool // of the last subscription that had one
 	count              int
 	idleSince          time.Time
 	idlePrev, idleNext *channel
@@ -124,6 +125,9 @@ func (c *channel) addLocked(s *Subscription) {
 	}
 	c.subs = s
 	c.count++
+	if s.first != nil {
+		c.first = s.first
+	}
 }
 
 func (c *channel) removeLocked(s *Subscription) {
@@ -145,14 +149,15 @@ func (c *channel) notifyLocked() {
 	}
 }
 
-// firstLocked returns the function of a subscription that has one.
+// firstLocked returns the function of a subscription that has one, or of the last
+// that had: what was published while it was there may come after it.
 func (c *channel) firstLocked() func(string) bool {
 	for s := c.subs; s != nil; s = s.next {
 		if s.first != nil {
 			return s.first
 		}
 	}
-	return nil
+	return c.first
 }
 
 // denyLocked makes the channel Denied and hints its subscriptions.
