@@ -116,14 +116,41 @@ type result struct {
 
 // until runs Until on a goroutine.
 func until(ctx context.Context, ls *wait.Lines, key string, c wait.Claim, p *wait.Policy) <-chan result {
+	return begin(func() error { return ls.Until(ctx, key, c, p) })
+}
+
+// follow runs stand on a goroutine.
+func follow(ctx context.Context, ls *wait.Lines, key string, c wait.Claim, p *wait.Policy) <-chan result {
+	return begin(func() error { return stand(ctx, ls, key, c, p) })
+}
+
+func begin(f func() error) <-chan result {
 	start := time.Now()
 	out := make(chan result, 1)
 	go func() {
-		err := ls.Until(ctx, key, c, p)
+		err := f()
 		out <- result{err, time.Since(start)}
 	}()
 	synctest.Wait()
 	return out
+}
+
+// stand is Until by way of Follow and Await, where somebody stands in line.
+func stand(ctx context.Context, ls *wait.Lines, key string, c wait.Claim, p *wait.Policy) error {
+	if p.Place = ls.Follow(key, c); p.Place != nil {
+		p.Place.Await(ctx.Done(), p.Over)
+	}
+	return ls.Until(ctx, key, c, p)
+}
+
+// some is stand for two in three, and Until for the others.
+func some(i int) func(ctx context.Context, ls *wait.Lines, key string, c wait.Claim, p *wait.Policy) error {
+	if i%3 == 0 {
+		return func(ctx context.Context, ls *wait.Lines, key string, c wait.Claim, p *wait.Policy) error {
+			return ls.Until(ctx, key, c, p)
+		}
+	}
+	return stand
 }
 
 // advance lets d pass and everything happen that is due by then.

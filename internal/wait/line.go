@@ -13,6 +13,7 @@ type Lines struct {
 	// mu guards the fields below and every line and party in them.
 	mu      sync.Mutex
 	lines   map[string]*line
+	ended   bool
 	parties map[string]*party // see queue.go
 }
 
@@ -27,41 +28,51 @@ func (ls *Lines) Waiting() int { return int(ls.waiting.Load()) }
 // A line is the queue for one thing. It exists while somebody stands in it.
 type line struct {
 	key        string
-	head, tail *place
+	head, tail *Place
 	joined     uint64    // how many have ever
 	quiet      time.Time // until then the head does not follow hints; see HoldBack
+	nudged     bool      // the head asks once more before it sleeps; see Nudge
 	asked      uint64    // of them had when the last question that was refused was asked
 	hints      Hints     // opened by the first head that has to sleep; nil before
 }
 
-// A place is one caller's place in a line.
-type place struct {
+// A Place is one caller's place in a line.
+type Place struct {
 	line       *line
 	claim      Claim
 	number     uint64 // grows from the head to the tail
-	prev, next *place
+	prev, next *Place
 	turn       chan turn // capacity 1, made only for those who have to wait
 
 	// guarded by Lines.mu
 	gone    bool // no longer in the line
 	asks    bool // it is asking, or is about to
 	pledged bool // see Pledge
+
+	begun   bool // counted as waiting
+	follows bool // by Follow
+	// What Await has heard.
+	over  bool // the bounded wait is over
+	heard bool // it has had this turn:
+	first turn
 }
 
 // A turn is what the head of a line is told when it becomes the head.
 type turn struct {
 	// asleep is set when somebody of this process has just been granted the
 	// thing: there is no use in asking before a hint, or before after is over.
-	asleep bool
 	after  time.Duration
+	asleep bool
 	// granted is set when the head has been given the thing for this place too;
 	// then the place has left the line.
 	granted bool
+	// ended is set when there is no use in waiting any more; see End.
+	ended bool
 }
 
 // join puts the caller at the end of the line for key. The caller is the head
 // of the line if the place has no turn to wait for.
-func (ls *Lines) join(key string, c Claim) *place {
+func (ls *Lines) join(key string, c Claim) *Place {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l := ls.lines[key]
@@ -69,8 +80,84 @@ func (ls *Lines) join(key string, c Claim) *place {
 		l = &line{key: key}
 		ls.lines[key] = l
 	}
+	return l.append(c)
+}
+
+// Follow puts the caller at the end of the line for key if somebody stands there
+// already, and counts it as waiting; it returns nil otherwise. The caller goes on
+// with Await, and then with Until, which takes over the place. Nothing interrupts
+// it before that.
+func (ls *Lines) Follow(key string, c Claim) *Place {
+	ls.mu.Lock()
+	l := ls.lines[key]
+	if l == nil || ls.ended {
+		ls.mu.Unlock()
+		return nil
+	}
+	p := l.append(c)
+	p.follows = true
+	ls.mu.Unlock()
+	p.begun = true
+	ls.waiting.Add(1)
+	return p
+}
+
+// Await waits until the caller, who has followed others, has had its turn, or a
+// channel has something to say, or the lines have ended; Until knows what it was.
+// It needs little stack: one who waits keeps the smallest there is, which asking
+// Redis would make grow.
+func (p *Place) Await(done <-chan struct{}, over <-chan time.Time) {
+	if over != nil {
+		p.awaitUntil(done, over)
+		return
+	}
+	select {
+	case p.first = <-p.turn:
+		p.heard = true
+	case <-done:
+	}
+}
+
+// awaitUntil is Await with the end of a bounded wait, which takes more.
+//
+//go:noinline
+func (p *Place) awaitUntil(done <-chan struct{}, over <-chan time.Time) {
+	select {
+	case p.first = <-p.turn:
+		p.heard = true
+	case <-done:
+	case <-over:
+		p.over = true
+	}
+}
+
+// End ends the wait of all who follow others, with Policy.ClosedErr, and from now on
+// nobody follows. Policy.Closed is closed before, so that those who go on by
+// themselves know; one may do without it.
+func (ls *Lines) End() {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.ended = true
+	for _, l := range ls.lines {
+		for p := l.head.next; p != nil; p = p.next {
+			if p.follows {
+				p.tell(turn{ended: true})
+			}
+		}
+	}
+}
+
+// Leave ends the wait of a caller who has followed others, and will not go on to
+// Until.
+func (ls *Lines) Leave(p *Place) {
+	ls.leave(p, turn{})
+	ls.waiting.Add(-1)
+}
+
+// append puts a claim at the end of l. The caller has Lines.mu.
+func (l *line) append(c Claim) *Place {
 	l.joined++
-	p := &place{line: l, claim: c, number: l.joined, prev: l.tail}
+	p := &Place{line: l, claim: c, number: l.joined, prev: l.tail}
 	if l.tail == nil {
 		l.head, p.asks = p, true
 	} else {
@@ -84,7 +171,7 @@ func (ls *Lines) join(key string, c Claim) *place {
 // leave takes p out of its line. If p was the head, the next one becomes it and
 // is told t. It returns false, and does nothing, when the place has left
 // already.
-func (ls *Lines) leave(p *place, t turn) bool {
+func (ls *Lines) leave(p *Place, t turn) bool {
 	ls.mu.Lock()
 	if p.gone {
 		ls.mu.Unlock()
@@ -101,7 +188,7 @@ func (ls *Lines) leave(p *place, t turn) bool {
 // remove takes p out of its line. If p was the head, the next one becomes it and
 // is told t. It returns the hints that nobody needs any more, to be closed. The
 // caller has Lines.mu.
-func (ls *Lines) remove(p *place, t turn) (unused Hints) {
+func (ls *Lines) remove(p *Place, t turn) (unused Hints) {
 	l := p.line
 	wasHead := l.head == p
 	l.takeOut(p)
@@ -110,15 +197,21 @@ func (ls *Lines) remove(p *place, t turn) (unused Hints) {
 		delete(ls.lines, l.key)
 		return l.hints
 	case wasHead:
+		if h, ok := l.head.claim.(Header); ok {
+			h.Heads()
+		}
+		if ls.ended && l.head.follows {
+			t = turn{ended: true}
+		}
 		l.head.asks = !t.asleep
-		l.head.turn <- t // never blocks: a place becomes the head once
+		l.head.tell(t)
 	}
 	return nil
 }
 
 // stir notes that p, the head, is about to ask. It returns false when p has been
 // granted the thing instead.
-func (ls *Lines) stir(p *place) bool {
+func (ls *Lines) stir(p *Place) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	p.asks = true
@@ -136,7 +229,7 @@ func (ls *Lines) HoldBack(key string, d time.Duration) {
 }
 
 // heldBack returns for how long p, the head, follows no hint.
-func (ls *Lines) heldBack(p *place) time.Duration {
+func (ls *Lines) heldBack(p *Place) time.Duration {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if p.line.quiet.IsZero() {
@@ -146,13 +239,57 @@ func (ls *Lines) heldBack(p *place) time.Duration {
 }
 
 // rest notes that p, the head, has asked and waits.
-func (ls *Lines) rest(p *place) {
+func (ls *Lines) rest(p *Place) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	p.asks = false
 	if p.turn == nil {
 		p.turn = make(chan turn, 1)
 	}
+	if p.line.nudged {
+		p.line.nudged = false
+		p.tell(turn{})
+	}
+}
+
+// Nudge has the head of the line for key ask, and once more if it is asking. It
+// returns false when there is nobody.
+func (ls *Lines) Nudge(key string) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l := ls.lines[key]
+	switch {
+	case l == nil:
+		return false
+	case l.head.asks:
+		l.nudged = true
+	default:
+		l.head.tell(turn{})
+	}
+	return true
+}
+
+// Head returns the claim of the head of the line for key; nil when there is nobody.
+func (ls *Lines) Head(key string) Claim {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if l := ls.lines[key]; l != nil {
+		return l.head.claim
+	}
+	return nil
+}
+
+// Listens reports whether those in the line for key would hear of what they are
+// given.
+func (ls *Lines) Listens(key string) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l := ls.lines[key]
+	if l == nil {
+		return false
+	}
+	h, ok := l.hints.(Giver)
+	return ok && h.Given()
 }
 
 // PledgeHead returns a pledge for the head of the line for key; false when there
@@ -168,18 +305,18 @@ func (ls *Lines) PledgeHead(key string) (Pledge, bool) {
 	return Pledge{l.head.claim, ls, l.head}, true
 }
 
-func (ls *Lines) hasPledge(p *place) bool {
+func (ls *Lines) hasPledge(p *Place) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	return p.pledged
 }
 
-func (p *place) drop() { p.pledged = false }
+func (p *Place) drop() { p.pledged = false }
 
-func (p *place) doubt() { p.tell(turn{}) }
+func (p *Place) doubt() { p.tell(turn{}) }
 
 // keep has p leave its line; the next one need not ask before after is over.
-func (p *place) keep(ls *Lines, after time.Duration, know func()) bool {
+func (p *Place) keep(ls *Lines, after time.Duration, know func()) bool {
 	ls.mu.Lock()
 	if p.gone {
 		ls.mu.Unlock()
@@ -195,9 +332,9 @@ func (p *place) keep(ls *Lines, after time.Duration, know func()) bool {
 	return true
 }
 
-// tell gives p, a head that does not ask, a turn in place of one that it has not
-// taken yet.
-func (p *place) tell(t turn) {
+// tell gives p, which does not ask, a turn in place of one that it has not taken
+// yet. The caller has Lines.mu, unless p has left the line.
+func (p *Place) tell(t turn) {
 	select {
 	case <-p.turn:
 	default:
@@ -206,7 +343,7 @@ func (p *place) tell(t turn) {
 }
 
 // takeOut takes p from the list of places. The caller has Lines.mu.
-func (l *line) takeOut(p *place) {
+func (l *line) takeOut(p *Place) {
 	p.gone = true
 	if p.prev != nil {
 		p.prev.next = p.next
@@ -221,25 +358,25 @@ func (l *line) takeOut(p *place) {
 }
 
 // last returns the number of the last place in the line of p, the head.
-func (ls *Lines) last(p *place) uint64 {
+func (ls *Lines) last(p *Place) uint64 {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	return p.line.tail.number
 }
 
 // admit grants all places behind p, the head, up to a number.
-func (ls *Lines) admit(p *place, upTo uint64) {
+func (ls *Lines) admit(p *Place, upTo uint64) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for q := p.next; q != nil && q.number <= upTo; q = p.next {
 		p.line.takeOut(q)
-		q.turn <- turn{granted: true} // never blocks: it was not the head
+		q.tell(turn{granted: true})
 	}
 }
 
 // enlist has those who stand behind p, the head, ask with it: as many as are
 // next to each other and can, up to limit.
-func (ls *Lines) enlist(p *place, limit int) (places []*place, members []Member) {
+func (ls *Lines) enlist(p *Place, limit int) (places []*Place, members []Member) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for q := p.next; q != nil && len(places) < limit; q = q.next {
@@ -255,7 +392,7 @@ func (ls *Lines) enlist(p *place, limit int) (places []*place, members []Member)
 // dismiss tells those who were enlisted what became of it. The first served of
 // them were granted; settled says that the others were not. Who has left the
 // line meanwhile has gone his own way, and knows that he was enlisted.
-func (ls *Lines) dismiss(places []*place, served int, settled bool) {
+func (ls *Lines) dismiss(places []*Place, served int, settled bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for i, q := range places {
@@ -264,7 +401,7 @@ func (ls *Lines) dismiss(places []*place, served int, settled bool) {
 		case i < served:
 			q.claim.(Member).Served()
 			q.line.takeOut(q)
-			q.turn <- turn{granted: true} // never blocks: it was not the head
+			q.tell(turn{granted: true})
 		case settled:
 			q.claim.(Member).Refused()
 		}
@@ -273,7 +410,7 @@ func (ls *Lines) dismiss(places []*place, served int, settled bool) {
 
 // listen returns the hints of the line of p, its head, opening them for the first
 // one who sleeps; nil when p has left the line. open must not block.
-func (ls *Lines) listen(p *place, open func() Hints) Hints {
+func (ls *Lines) listen(p *Place, open func() Hints) Hints {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if p.gone {

@@ -276,7 +276,7 @@ func TestAllGiveUpAtOnce(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var all []<-chan result
 		for i := range 100 {
-			all = append(all, until(ctx, ls, "k", taker{l, i}, l.policy()))
+			all = append(all, begin(func() error { return some(i)(ctx, ls, "k", taker{l, i}, l.policy()) }))
 		}
 		advance(time.Second)
 		cancel()
@@ -296,7 +296,7 @@ func TestTenThousandWaiters(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range n {
 			wg.Go(func() {
-				if ls.Until(t.Context(), "k", taker{l, i}, l.policy()) == nil {
+				if some(i)(t.Context(), ls, "k", taker{l, i}, l.policy()) == nil {
 					time.Sleep(ms)
 					l.release()
 				}
@@ -350,7 +350,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 						time.Sleep(pl.begin)
 						ctx, cancel := context.WithTimeout(t.Context(), pl.patience)
 						defer cancel()
-						errs[i] = lines[i%processes].Until(ctx, "k", taker{l, i}, l.policy())
+						errs[i] = some(i/processes)(ctx, lines[i%processes], "k", taker{l, i}, l.policy())
 						if errs[i] != nil {
 							return
 						}

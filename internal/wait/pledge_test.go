@@ -325,7 +325,7 @@ func TestNoWakeUpIsLostByHandingOn(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), patience)
 					defer cancel()
 					p := l.policy()
-					if err := ls.Until(ctx, "k", taker{l, i}, p); err != nil {
+					if err := some(i/processes)(ctx, ls, "k", taker{l, i}, p); err != nil {
 						if patience == time.Hour {
 							t.Errorf("seed %d: %d never got it: %v", seed, i, err)
 						}

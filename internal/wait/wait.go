@@ -69,6 +69,14 @@ type Member interface {
 	Refused()
 }
 
+// A Header is a Claim that wants to know when it has come to the head of a line in
+// which it stood behind others. Heads is called before anybody speaks to it there,
+// must not block, and must not call back.
+type Header interface {
+	Claim
+	Heads()
+}
+
 // groupSize is for how many others the head of a line asks.
 const groupSize = 31
 
@@ -84,6 +92,13 @@ type Hints interface {
 	Dead() bool
 	// Close ends the hints.
 	Close()
+}
+
+// A Giver is Hints that may come with the thing itself.
+type Giver interface {
+	Hints
+	// Given says whether the waiter would hear of it.
+	Given() bool
 }
 
 // A Backoff is a series of growing sleeps.
@@ -141,6 +156,8 @@ type Policy struct {
 	// Pledged is set when the wait has failed and the thing may yet be given to
 	// the waiter: see Pledge.
 	Pledged bool
+	// Place is that of the caller in the line, when it has one already: see Follow.
+	Place *Place
 }
 
 // slack is added to the rest of a lease before asking again, so that a key that
@@ -155,7 +172,13 @@ const slack = 2 * time.Millisecond
 // between is seen by that), and sleeps until a hint, the end of the present
 // lease, the recheck, or the end of the wait.
 func (ls *Lines) Until(ctx context.Context, key string, c Claim, p *Policy) (err error) {
-	pl := ls.join(key, c)
+	pl := p.Place
+	if pl == nil {
+		pl = ls.join(key, c)
+		if p.Together && pl.turn != nil {
+			ls.Nudge(key) // the head may have asked before: what ends from here on is his, too
+		}
+	}
 	w := waiter{lines: ls, place: pl, policy: p}
 	var next turn
 	defer func() { // Try may panic
@@ -189,6 +212,8 @@ func (w *waiter) wait(ctx context.Context, c Claim) (next turn, err error) {
 		return turn{}, err
 	case t.granted:
 		return turn{}, errGiven
+	case t.ended:
+		return turn{}, p.ClosedErr
 	}
 	ans := Answer{After: t.after}
 	for {
@@ -227,19 +252,23 @@ func (w *waiter) take() {
 // A waiter is the state of one Until.
 type waiter struct {
 	lines  *Lines
-	place  *place
+	place  *Place
 	policy *Policy
 
 	timer    *time.Timer
-	slept    bool
 	polled   time.Duration // the last back-off
 	timedOut bool          // the last sleep ended by the recheck, nothing else
 }
 
 // await waits for the turn of w.
 func (w *waiter) await(ctx context.Context) (turn, error) {
-	if w.place.turn == nil {
+	switch {
+	case w.place.turn == nil:
 		return turn{}, nil
+	case w.place.heard:
+		return w.place.first, nil
+	case w.place.over:
+		return turn{}, ErrOver
 	}
 	w.begin()
 	select {
@@ -385,10 +414,10 @@ func (w *waiter) length(ans Answer, hints *<-chan struct{}) (d time.Duration, re
 
 // begin counts w as waiting, once.
 func (w *waiter) begin() {
-	if w.slept {
+	if w.place.begun {
 		return
 	}
-	w.slept = true
+	w.place.begun = true
 	w.lines.waiting.Add(1)
 	if w.policy.Slept != nil {
 		w.policy.Slept()
@@ -399,7 +428,7 @@ func (w *waiter) stop() {
 	if w.timer != nil {
 		w.timer.Stop()
 	}
-	if w.slept {
+	if w.place.begun {
 		w.lines.waiting.Add(-1)
 	}
 }
