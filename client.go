@@ -27,7 +27,8 @@ type Client struct{ seam }
 // It does no I/O. It panics when rdb is nil or an option makes no sense.
 //
 // Hooks that are added to rdb do not see every command: latchkey sends most of
-// them through copies of rdb that read for a shorter time and have no hooks.
+// them through copies of rdb that read for a shorter time and have no hooks, in a
+// cluster of the client of a node.
 // WithObserver tells what happens.
 //
 // Any redis.UniversalClient will do: single, Sentinel, Cluster. A redis.Ring has

@@ -31,7 +31,7 @@ var importLevels = map[string]int{
 
 // testPackages is what users never link into a program of theirs. It may
 // import what it likes, and no library package may import it.
-var testPackages = []string{"internal/redistest", "internal/locktest", "internal/topology", "latchkeytest", "interop"}
+var testPackages = []string{"internal/redistest", "internal/locktest", "internal/topology", "internal/sim", "latchkeytest", "interop"}
 
 var (
 	// directModules may be imported by library code. The default answer to one

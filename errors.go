@@ -36,8 +36,9 @@ var (
 	// ErrKeyConflict says that the key holds another kind of value: somebody
 	// uses the name for something else.
 	ErrKeyConflict = engine.ErrKeyConflict
-	// ErrNotReplicated is returned by an acquire when fewer replicas have confirmed
-	// it than WithReplicaAck asks for. It has been given back.
+	// ErrNotReplicated is returned when fewer replicas have confirmed a change than
+	// WithReplicaAck asks for. What was acquired has been given back; what was
+	// released (AckReleases) stays released.
 	ErrNotReplicated = engine.ErrNotReplicated
 	// ErrUnsupported is returned where Redis is reached by a redis.Ring.
 	ErrUnsupported = engine.ErrUnsupported

@@ -143,10 +143,13 @@ func TestInfoKinds(t *testing.T) {
 		require.Equal(t, latchkey.KindLock, inspect(t, c, "fair").Kind, "without a queue they look alike")
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
+		// A client knows its waiters a moment before Redis does.
+		queued := func() int64 { return rdb.LLen(ctx, "redisson_lock_queue:{fair}").Val() }
 		second := fairlock.New(c, "fair").LockAsync(ctx, latchkey.Label("second"))
-		redistest.Until(t, "the second one", func() bool { return len(inspect(t, c, "fair").Waiters) == 1 })
+		redistest.Until(t, "the second one", func() bool { return queued() == 1 })
 		third := fairlock.New(other, "fair").LockAsync(ctx, latchkey.Label("third"))
-		redistest.Until(t, "the third one", func() bool { return len(inspect(t, c, "fair").Waiters) == 2 })
+		redistest.Until(t, "the third one", func() bool { return queued() == 2 })
+		require.Len(t, inspect(t, c, "fair").Waiters, 2)
 
 		info := inspect(t, c, "fair")
 		require.Equal(t, latchkey.KindFair, info.Kind)

@@ -297,7 +297,7 @@ func TestObserverHearsOfTheRest(t *testing.T) {
 		time.Sleep(time.Second)
 		b.Link(b.Redis).CutAll()
 		time.Sleep(5 * time.Second)
-		has("resubscribed 1")
+		has("resubscribed 2")
 		require.NoError(t, h.Unlock(ctx))
 		got = <-waiter
 		require.NoError(t, got.Err)

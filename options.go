@@ -112,24 +112,76 @@ func WithHandOver(slice time.Duration) Option {
 	return optionFunc(func(c *engine.Config) { c.HandOver = slice })
 }
 
+// WithDirectGrants sets whether a lock of package rlock that is unlocked goes to a
+// waiting client at once, in one step, rather than being free for whoever asks
+// first. Clients are mostly served in the order in which they asked, and none is
+// woken for nothing. It is done only while all who listen for the lock wait with
+// latchkey and with this on: where Redisson waits too, each Unlock is open to all.
+// So is one in 32 in any case, which is the turn of those who only ask now and then,
+// and one that comes while a client that has stopped waiting still listens, for up
+// to 100 ms. It is not done with [WithReplicaAck], Polling, or in a cluster.
+// Default: on.
+func WithDirectGrants(on bool) Option {
+	return optionFunc(func(c *engine.Config) { c.Open = !on })
+}
+
 // WithReplicaAck makes every acquire wait until at least min replicas of its
 // server have confirmed the grant (Redis's WAIT), for at most timeout. If fewer
 // do, that one acquisition is given back, and the error is ErrNotReplicated.
 //
 // With min as high as the number of replicas that may be promoted, a failover
 // cannot lose a grant that was returned; with less, one may be promoted that has
-// not confirmed. Renewals and releases do not wait. An acquire takes one round
-// trip to the replicas longer, and locks are not handed over within the process
-// (WithHandOver). It holds for locks, semaphores and permits; a count-down latch
-// does not wait. min is at least 1 and timeout at least 1 ms, and both the
-// watchdog timeout and a Lease should be far longer. Default: off.
-func WithReplicaAck(min int, timeout time.Duration) Option {
-	if min < 1 {
-		badOption("WithReplicaAck: min of %d: the least is 1", min)
+// not confirmed. Renewals and releases wait where opts say so. An acquire takes
+// one round trip to the replicas longer, and locks are not handed over within the
+// process (WithHandOver). It holds for locks, semaphores and permits. min is at
+// least 1, or 0 with AckDisk, and timeout at least 1 ms, and both the watchdog
+// timeout and a Lease should be far longer. Default: off.
+func WithReplicaAck(min int, timeout time.Duration, opts ...AckOption) Option {
+	acks := engine.Acks{Min: min, Timeout: timeout}
+	for _, o := range opts {
+		switch o {
+		case AckRenewals:
+			acks.Renewals = true
+		case AckReleases:
+			acks.Releases = true
+		case AckDisk:
+			acks.Disk = true
+		default:
+			badOption("WithReplicaAck: there is no AckOption %d", int(o))
+		}
+	}
+	if min < 0 || min == 0 && !acks.Disk {
+		badOption("WithReplicaAck: min of %d: the least is 1, or 0 with AckDisk", min)
 	}
 	positive("WithReplicaAck", timeout, time.Millisecond)
-	return optionFunc(func(c *engine.Config) { c.Acks = engine.Acks{Min: min, Timeout: timeout} })
+	return optionFunc(func(c *engine.Config) { c.Acks = acks })
 }
+
+// An AckOption makes WithReplicaAck ask for more.
+type AckOption int
+
+// What WithReplicaAck can ask for beyond the grant.
+const (
+	// AckRenewals makes renewals and Extend wait too. One that too few replicas
+	// have confirmed is no loss by itself: it counts as one that has failed, so
+	// the hold is believed in for no longer than they know of, the watchdog tries
+	// again every tenth of the lease, and only the end of that time is a loss. An
+	// Extend that too few confirm is an ErrNotReplicated.
+	AckRenewals AckOption = iota + 1
+	// AckReleases makes whatever gives back wait too: Unlock, Release, CountDown.
+	// If too few confirm, the error is ErrNotReplicated, and it has been given back
+	// all the same: do not do so again. After a failover it may be taken once more,
+	// a lock or a permit with a lease until that ends, a permit of a semaphore or a
+	// count until somebody puts that right. The unlock timeout is longer by
+	// timeout.
+	AckReleases
+	// AckDisk asks for WAITAOF instead of WAIT: the primary and min replicas must
+	// have it on disk, so that not even a power cut can lose it. It needs Redis
+	// 7.2 or later with appendonly on; elsewhere every acquire fails with
+	// ErrNotReplicated and Redis's own error. Use appendfsync always: with
+	// everysec some servers say too early that it is done (docs/guarantees.md).
+	AckDisk
+)
 
 // WithLogger sets where the client logs what no error can carry: a renewal that
 // failed and is tried again, a Redis channel that is denied. Default: nowhere.

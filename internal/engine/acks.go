@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -12,8 +14,22 @@ import (
 
 // Acks says how many replicas must have a grant, and how long they may take.
 type Acks struct {
-	Min     int // 0: nobody asks
-	Timeout time.Duration
+	Min      int
+	Timeout  time.Duration
+	Renewals bool // they must have renewals as well
+	Releases bool // and releases
+	Disk     bool // and must have written to disk what they have, the primary too
+}
+
+// on reports whether anybody asks.
+func (a Acks) on() bool { return a.Min > 0 || a.Disk }
+
+// command returns the command that waits for the replicas.
+func (a Acks) command() []any {
+	if a.Disk {
+		return []any{"waitaof", 1, a.Min, a.Timeout.Milliseconds()}
+	}
+	return []any{"wait", a.Min, a.Timeout.Milliseconds()}
 }
 
 // An acked is the context of a script that is followed by a WAIT on the same
@@ -22,14 +38,15 @@ type Acks struct {
 // done is covered too.
 type acked struct {
 	context.Context
-	got int   // replicas that have it
-	err error // of WAIT
+	got   int   // replicas that have it
+	local int   // 1: the primary has it on disk; for AckDisk
+	err   error // of WAIT
 }
 
-// acking returns the context for a request that is to be acknowledged; nil with
-// ctx itself where none is.
-func (e *Engine) acking(ctx context.Context) (context.Context, *acked) {
-	if e.cfg.Acks.Min == 0 {
+// acking returns the context for a request that is to be acknowledged if on is
+// set; nil with ctx itself where none is.
+func (e *Engine) acking(ctx context.Context, on bool) (context.Context, *acked) {
+	if !on {
 		return ctx, nil
 	}
 	a := &acked{Context: ctx}
@@ -40,51 +57,78 @@ func (e *Engine) acking(ctx context.Context) (context.Context, *acked) {
 func (a *acked) short(e *Engine) error {
 	want := e.cfg.Acks
 	switch {
-	case a == nil || a.err == nil && a.got >= want.Min:
+	case a == nil || a.err == nil && a.got >= want.Min && (a.local > 0 || !want.Disk):
 		return nil
+	case a.err != nil && want.Disk && strings.Contains(a.err.Error(), "unknown command"):
+		return both{ErrNotReplicated, fmt.Errorf("AckDisk needs WAITAOF, of Redis 7.2: %w", a.err)}
 	case a.err != nil:
 		return both{ErrNotReplicated, a.err}
+	case want.Disk:
+		return both{ErrNotReplicated, fmt.Errorf("%d of 1 primary and %d of %d replicas have it on disk within %v",
+			a.local, a.got, want.Min, want.Timeout)}
 	}
 	return both{ErrNotReplicated, fmt.Errorf("%d of %d replicas have confirmed within %v", a.got, want.Min, want.Timeout)}
 }
 
 // processAcked is process for a script that is to be acknowledged.
 func (e *Engine) processAcked(a *acked, cmd redis.Cmder) error {
-	type answer struct {
-		got int
-		err error
+	ctx, sent := a.Context, make(chan acked, 1)
+	go func() { sent <- e.sendAcked(ctx, cmd) }()
+	closed := e.gate.closed
+	if _, ok := ctx.(cleanup); ok {
+		closed = nil
 	}
-	ctx, sent := a.Context, make(chan answer, 1)
-	go func() {
-		got, err := e.sendAcked(ctx, cmd)
-		sent <- answer{got, err}
-	}()
 	select {
 	case r := <-sent:
-		a.got, a.err = r.got, r.err
+		a.got, a.local, a.err = r.got, r.local, r.err
 		return e.ended(ctx, cmd.Err())
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-e.gate.closed:
+	case <-closed:
 		return ErrClosed
 	}
 }
 
 // sendAcked sends cmd and WAIT, and returns the answer to the latter.
-func (e *Engine) sendAcked(ctx context.Context, cmd redis.Cmder) (int, error) {
+func (e *Engine) sendAcked(ctx context.Context, cmd redis.Cmder) (a acked) {
 	pipe, err := e.ackPipe(ctx, cmd)
 	if err != nil {
 		cmd.SetErr(err)
-		return 0, err
+		return acked{err: err}
 	}
 	_ = pipe.Process(ctx, cmd) // go-redis sends the pipeline once, since cmd says NoRetry
-	n := pipe.Do(ctx, "wait", e.cfg.Acks.Min, e.cfg.Acks.Timeout.Milliseconds())
+	n := pipe.Do(ctx, e.cfg.Acks.command()...)
 	_, _ = pipe.Exec(ctx)
 	if c, ok := e.rdb.(*redis.ClusterClient); ok && (isCode(cmd.Err(), "MOVED") || isCode(cmd.Err(), "ASK")) {
 		c.ReloadState(context.WithoutCancel(ctx)) // the engine asks again
 	}
-	return n.Int()
+	if !e.cfg.Acks.Disk {
+		a.got, a.err = n.Int()
+		return a
+	}
+	have, err := n.Int64Slice()
+	switch {
+	case err != nil:
+		a.err = err
+	case len(have) != 2:
+		a.err = fmt.Errorf("WAITAOF answered %v, which has no meaning", have)
+	default:
+		a.local, a.got = int(have[0]), int(have[1])
+	}
+	return a
 }
+
+// onceAcked returns the context for one request to give back under ctx that is to
+// be acknowledged.
+func (e *Engine) onceAcked(ctx cleanup) (context.Context, *acked, context.CancelFunc) {
+	once, cancel := context.WithTimeout(ctx, returnBound+e.cfg.Acks.Timeout)
+	ask, acks := e.acking(cleanup{Context: once}, true)
+	return ask, acks, cancel
+}
+
+// Done reports whether what a call was to do has been done, whatever its error: a
+// release of which too few replicas have heard is one.
+func Done(err error) bool { return err == nil || errors.Is(err, ErrNotReplicated) }
 
 // ackPipe returns a pipeline to the server of the first key of cmd that reads for
 // long enough. (That of a ClusterClient would send WAIT to any node.)

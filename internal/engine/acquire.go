@@ -33,33 +33,131 @@ func (e *Engine) deadline(d time.Duration) Deadline { return e.server.deadline(t
 // it one attempt, unless cfg says how long to wait. It returns a Hold, or an
 // error and nothing held: what a failed attempt may have left in Redis is
 // undone in the background, or ends with its lease.
-func (e *Engine) Acquire(ctx context.Context, op string, s *Spec, cfg LockConfig, try bool) (*Hold, error) {
-	if err := e.checkAcquire(ctx, s, &cfg); err != nil {
-		return nil, e.Wrap(op, s, err)
+//
+// Who waits behind others of its client does so in this function, whose frame is
+// small, and has been in no other but small ones: its stack stays the smallest
+// there is.
+func (e *Engine) Acquire(ctx context.Context, op string, s *Spec, cfg *LockConfig, try bool) (*Hold, error) {
+	if err := e.admit(ctx, op, s, cfg); err != nil {
+		return nil, err
+	}
+	bounded := try || cfg.Waits
+	var c *claim
+	if e.lines.Waiting() > 0 {
+		c = e.follow(ctx, s, cfg, bounded)
+	}
+	if c != nil {
+		c.place.Await(ctx.Done(), c.overC())
+	} else {
+		c = e.newClaim(ctx, s, cfg, bounded)
+	}
+	return c.run(op)
+}
+
+// admit lets a call through the gate, if what it asks for makes sense.
+func (e *Engine) admit(ctx context.Context, op string, s *Spec, cfg *LockConfig) error {
+	if err := e.checkAcquire(ctx, s, cfg); err != nil {
+		return e.Wrap(op, s, err)
 	}
 	if !e.gate.enter() {
-		return nil, e.Wrap(op, s, ErrClosed)
+		return e.Wrap(op, s, ErrClosed)
 	}
-	defer e.gate.leave()
-	ent, fresh := e.join(ctx, s)
-	defer ent.leave()
+	return nil
+}
 
-	c := &claim{call: newCall(ctx, e, s, cfg), entry: ent, fresh: fresh}
-	err := c.acquire(ctx, try || cfg.Waits)
-	c.report(1, err)
-	if err != nil {
-		switch {
-		case c.queued:
-			e.withdraw(c)
-		case c.unsettled:
-			e.undo(c)
-		}
-		if c.unsettled {
-			err = inDoubt{err}
-		}
-		return nil, e.Wrap(op, s, err)
+// newClaim returns a claim of the holder in ctx, or of a fresh one.
+func (e *Engine) newClaim(ctx context.Context, s *Spec, cfg *LockConfig, bounded bool) *claim {
+	all := new(struct {
+		claim claim
+		work  work
+	})
+	c := &all.claim
+	c.init(ctx, e, s, cfg)
+	c.bounded = bounded
+	c.entry, c.fresh = e.join(ctx, s)
+	c.holder = c.entry.key.holder
+	c.begins(&all.work)
+	return c
+}
+
+// follow returns a claim that waits behind others of its client; nil when there
+// are none, or it has to do something else first. What such a claim needs when it
+// asks is made when it comes to the head of the line: see Heads.
+func (e *Engine) follow(ctx context.Context, s *Spec, cfg *LockConfig, bounded bool) *claim {
+	if s.Queue != nil || s.Shared || bounded && cfg.Wait <= 0 {
+		return nil
 	}
-	return c.hold, nil
+	if _, ok := e.holderIn(ctx, s); ok {
+		return nil
+	}
+	c := new(claim)
+	c.init(ctx, e, s, cfg)
+	c.holder, c.fresh, c.bounded = NewHolder(), true, bounded
+	c.begin()
+	pl := e.lines.Follow(s.Line, c)
+	if pl == nil {
+		c.stop()
+		return nil
+	}
+	c.place = pl
+	c.tellOfWait()
+	return c
+}
+
+// tellOfWait tells the observer that c, which follows others, waits.
+func (c *claim) tellOfWait() {
+	done := false
+	defer func() {
+		if !done { // the hook has panicked
+			c.engine.lines.Leave(c.place)
+			c.leave()
+		}
+	}()
+	c.waits()
+	done = true
+}
+
+// Heads makes c ready to ask, which has followed others. Its holder is a fresh one.
+func (c *claim) Heads() {
+	if c.entry != nil {
+		return // it has stood in line with all it needs
+	}
+	c.entry = c.engine.enter(c.holder, c.spec, true)
+	c.begins(new(work))
+}
+
+// begins gives c what it needs to ask.
+func (c *claim) begins(w *work) { c.work, c.effort = w, &w.tries }
+
+// run takes c to its end.
+func (c *claim) run(op string) (*Hold, error) {
+	defer c.leave()
+	e, s := c.engine, c.spec
+	err := c.acquire(c.ctx)
+	c.report(1, err)
+	switch {
+	case err == nil:
+		return c.hold, nil
+	case c.entry == nil: // it has asked for nothing
+		return nil, e.Wrap(op, s, err)
+	case c.queued:
+		e.withdraw(c)
+	case c.unsettled, c.entry.lists():
+		e.undo(c)
+	}
+	if c.unsettled {
+		err = inDoubt{err}
+	}
+	return nil, e.Wrap(op, s, err)
+}
+
+// leave counts c out.
+func (c *claim) leave() {
+	c.stop()
+	if c.entry != nil {
+		c.entry.leave()
+	}
+	c.engine.gate.leave()
 }
 
 func (e *Engine) checkAcquire(ctx context.Context, s *Spec, cfg *LockConfig) error {
@@ -78,31 +176,40 @@ func (e *Engine) checkAcquire(ctx context.Context, s *Spec, cfg *LockConfig) err
 // A claim is one caller's attempt to come to hold a lock.
 type claim struct {
 	call
-	entry *entry
-	fresh bool // the holder is nobody else's
-	req   Request
-	hold  *Hold
-	base  int // the hold count before the request that is in doubt
-
+	*work         // nil while c follows others in a line
+	entry  *entry // the same
+	holder uint64
+	place  *wait.Place // in that line, until c looks at its turn
+	hold   *Hold
+	fresh  bool // the holder is nobody else's
 	queues bool // requests ask for a place in the queue
-	queued bool // one may have got it
+}
+
+// A work is what a claim has to know from the first time it asks.
+type work struct {
+	tries  effort
+	req    Request
+	base   int  // the hold count before the request that is in doubt
+	voids  int  // grants that came too late
+	queued bool // a request may have got a place in the queue
+	alone  bool // requests name no key but that of the lock
 }
 
 // acquire waits for its turn and asks until it is granted.
-func (c *claim) acquire(ctx context.Context, bounded bool) error {
-	if bounded && c.cfg.Wait <= 0 {
+func (c *claim) acquire(ctx context.Context) error {
+	if c.bounded && c.cfg.Wait <= 0 {
 		return c.once(ctx, c)
 	}
-	over := c.begin(bounded)
-	if over != nil {
-		defer over.Stop()
+	if c.place == nil {
+		c.begin()
 	}
 	for {
-		p := c.policy(over)
+		p := c.policy()
+		p.Place, c.place = c.place, nil
 		var taken <-chan struct{}
 		var has bool
 		if !c.fresh {
-			if err := c.settled(ctx, over); err != nil {
+			if err := c.settled(ctx); err != nil {
 				return err
 			}
 			taken, has = c.entry.takenSignal()
@@ -121,7 +228,7 @@ func (c *claim) acquire(ctx context.Context, bounded bool) error {
 			// The holder has the lock, or its other half: it stands in no line.
 			var ans wait.Answer
 			if ans, err = c.Try(ctx); err == nil && !ans.Granted {
-				err = c.pause(ctx, ans, over)
+				err = c.pause(ctx, ans)
 			}
 		} else {
 			p.Interrupt = taken
@@ -143,7 +250,7 @@ func (c *claim) acquire(ctx context.Context, bounded bool) error {
 
 // settled waits until no request to give back of before can meet what is asked
 // for now: outside of the line, in which it would hold up others.
-func (c *claim) settled(ctx context.Context, over *time.Timer) error {
+func (c *claim) settled(ctx context.Context) error {
 	select {
 	case <-c.entry.ops:
 	default:
@@ -154,7 +261,7 @@ func (c *claim) settled(ctx context.Context, over *time.Timer) error {
 	if d <= 0 {
 		return nil
 	}
-	return c.pause(ctx, wait.Answer{Again: d}, over)
+	return c.pause(ctx, wait.Answer{Again: d})
 }
 
 // waited notes how a wait has ended: a failed one may have been given the lock
@@ -170,10 +277,10 @@ func (c *claim) waited(p *wait.Policy, err error) error {
 func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 	e, ent, s := c.engine, c.entry, c.spec
 	caller := ctx
-	if !c.deadline.IsZero() {
+	if at, ok := c.deadline(); ok {
 		// The wait bounds the request, as the caller's context does.
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, c.deadline)
+		ctx, cancel = context.WithDeadline(ctx, at)
 		defer cancel()
 	}
 	if err := ent.lockOps(ctx); err != nil {
@@ -210,15 +317,20 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 	bound := c.bound(ctx)
 	sent, dl := e.now(), e.deadline(bound)
 	c.req = Request{Holder: ent.field, Count: count + 1, Lease: lease, Label: c.label(count), Waits: c.waiting, Deadline: dl}
-	if c.queues {
+	switch {
+	case c.queues:
 		c.req.Wait, c.queued = c.queueWait(), true
+	case e.gives(s) && !c.alone:
+		c.enlist()
 	}
-	ask, acks := e.acking(ctx)
+	ask, acks := e.acking(ctx, e.cfg.Acks.on())
 	g, err := s.Scripts.Acquire(ask, e, &c.req)
 	defer ent.unlockOps()
 	if err != nil {
+		c.alone = isCode(err, "TRYAGAIN") // with one key it goes, while a slot is on the move
 		if Sort(err) == Maybe {
 			c.doubt(count, bound)
+			ent.list(c.req.Entry)
 		}
 		if ctx.Err() != nil && caller.Err() == nil {
 			return wait.Answer{}, both{ErrNotAcquired, errNoAnswer}
@@ -234,12 +346,13 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 		}
 		c.hold = ent.grant(c.ctx, s, c.cfg, g, count+1, watchdog.NewWindow(sent, lease))
 		if c.hold == nil {
-			return wait.Answer{}, c.void(count, lease)
+			return c.void(count, lease)
 		}
 		if c.doubts > 0 {
 			c.entry.haunt(c.until)
 		}
 		c.unsettled, c.queued = false, false
+		e.listed.remove(s.Key, c.req.Unlist)
 		return wait.Answer{Granted: true, After: lease}, nil
 	case Gone:
 		ent.gone()
@@ -249,8 +362,9 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 		// request did take that long.
 		return c.failure(errLate)
 	}
-	if c.queued {
-		ent.waitsSince(sent)
+	if c.queued || c.req.Entry != "" {
+		ent.waitsSince(sent, g.Server)
+		ent.list(c.req.Entry)
 	}
 	return wait.Answer{After: g.Left, Ticket: g.Ticket, Next: g.Next}, nil
 }
@@ -268,20 +382,28 @@ func (c *claim) notMoved(caller context.Context, err error) (wait.Answer, error)
 	return c.failure(err)
 }
 
-// void gives back a grant that came too late to be believed in.
-func (c *claim) void(base int, lease time.Duration) error {
+// void says what to do about a grant that came too late to be believed in: it is
+// asked for again, which renews it, and at last given back.
+func (c *claim) void(base int, lease time.Duration) (wait.Answer, error) {
 	c.doubt(base, 0)
 	select {
 	case <-c.engine.gate.closed:
-		return ErrClosed
+		return wait.Answer{}, ErrClosed
 	default:
 	}
 	if base > 0 {
 		c.base = 0 // what it builds on is lost
-		return errLost
+		return wait.Answer{}, errLost
 	}
-	return both{ErrLeaseLost, errShort(lease)}
+	if c.voids++; c.voids < mostVoids {
+		return wait.Answer{Again: time.Millisecond}, nil
+	}
+	return wait.Answer{}, both{ErrLeaseLost, errShort(lease)}
 }
+
+// mostVoids is how many grants in a row may come too late, of a server that was
+// frozen, before the lease is too short for the way there.
+const mostVoids = 3
 
 // doubt notes that a request for one hold more than base may have been granted,
 // or may be within bound.

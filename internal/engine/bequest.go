@@ -1,78 +1,141 @@
 package engine
 
 import (
+	"context"
+	"crypto/sha1" //nolint:gosec // see readGift
+	"crypto/subtle"
+	"encoding/hex"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/wait"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 )
 
-// A client that gives back a lock with a queue gives it to the next waiter at
-// once, if that is one of a client that is known to be alive, and tells that
-// client: its waiter need not ask. The lease is a short one, which the watchdog
-// makes longer.
+// A client that gives back a lock may give it to a waiter of another client at
+// once, if that client is known to be alive, and tells it: its waiter need not
+// ask. With a queue the lease is a short one, which the watchdog makes longer.
 
-// leastGiven is what must be left of such a lease for the waiter to believe in it
-// without asking.
+// leastGiven is what must be left of such a short lease for the waiter to believe
+// in it without asking.
 const leastGiven = 2 * time.Second
 
 // findID returns the entry for s of the holder that has that ID, counted in; nil
 // if there is none.
 func (e *Engine) findID(id string, s *Spec) *entry {
-	i := strings.LastIndexByte(id, ':')
-	n, err := strconv.ParseUint(id[i+1:], 10, 64)
-	if err != nil {
+	n, ok := e.number(id)
+	if !ok {
 		return nil
 	}
-	return e.find(n-e.offset, s)
+	return e.find(n, s)
 }
 
-// seen notes that a request that was sent at a moment found a waiter in the queue.
-func (e *Engine) seen(s *Spec, id string, sent watchdog.Instant) {
+// number returns the number of the holder that has that ID.
+func (e *Engine) number(id string) (n uint64, ok bool) {
+	i := strings.LastIndexByte(id, ':')
+	n, err := strconv.ParseUint(id[i+1:], 10, 64)
+	return n - e.offset, err == nil
+}
+
+// seen notes that a request that was sent at a moment found a waiter in the queue
+// at another, in server ms.
+func (e *Engine) seen(s *Spec, id string, sent watchdog.Instant, at int64) {
 	if ent := e.findID(id, s); ent != nil {
-		ent.waitsSince(sent)
+		ent.waitsSince(sent, at)
 		ent.leave()
 	}
 }
 
-// waitsSince notes that the holder did not have the lock when a request was sent:
-// whatever it is given from then on, it is given later.
-func (ent *entry) waitsSince(sent watchdog.Instant) {
+// waitsSince notes that the holder did not have the lock when a request was sent,
+// nor when Redis answered: whatever it is given from then on, it is given later.
+func (ent *entry) waitsSince(sent watchdog.Instant, at int64) {
 	ent.mu.Lock()
-	ent.waits = sent
+	if at >= ent.waitsAt {
+		ent.waits, ent.waitsAt = sent, at
+	}
 	ent.mu.Unlock()
 }
 
-// told takes in a message to the waiters of this client: "+<number> <ms>" says
-// that the lock was given to that holder, for so long. It returns false for any
-// other message.
+// Proof returns what this client's scripts leave in Redis beside its waiters, for
+// those who give them a lock to prove that they could read it.
+func (e *Engine) Proof() string { return e.proof }
+
+// A gift is what a client is told that it was given.
+type gift struct {
+	id    string // of the holder
+	lease time.Duration
+	at    int64 // server ms
+	token int64
+}
+
+// readGift reads a message: "+<number> <ms> <server ms> <tag>", with "<token> "
+// before the tag if there is one. Who may only publish cannot make the tag, and who
+// listens learns those of holders that come once.
+func (e *Engine) readGift(s *Spec, message string) (g gift, ok bool) {
+	text, isGift := strings.CutPrefix(message, "+")
+	at := strings.LastIndexByte(text, ' ')
+	if !isGift || at < 0 {
+		return gift{}, false
+	}
+	text, tag := text[:at+1], text[at+1:]
+	sum := sha1.Sum([]byte(s.Key + " " + text + e.proof)) //nolint:gosec // the only one that Redis has for scripts, and nobody gains by a collision
+	if subtle.ConstantTimeCompare([]byte(tag), []byte(hex.EncodeToString(sum[:]))) == 0 {
+		return gift{}, false
+	}
+	fields := strings.Split(text[:at], " ")
+	if len(fields) != 3 && len(fields) != 4 {
+		return gift{}, false
+	}
+	var n [4]int64
+	for i, f := range fields {
+		x, err := strconv.ParseUint(f, 10, 63)
+		if err != nil {
+			return gift{}, false
+		}
+		n[i] = int64(x)
+	}
+	if n[1] > maxLease.Milliseconds() {
+		return gift{}, false
+	}
+	return gift{e.cfg.ID + ":" + fields[0], time.Duration(n[1]) * time.Millisecond, n[2], n[3]}, true
+}
+
+// told takes in a message to the waiters of this client, and returns false when it
+// gives nothing, so that it is only a hint.
 func (e *Engine) told(s *Spec, message string) bool {
-	number, ms, ok := strings.Cut(strings.TrimPrefix(message, "+"), " ")
-	lease, err := strconv.ParseInt(ms, 10, 64)
-	if !ok || err != nil || message[0] != '+' {
+	g, ok := e.readGift(s, message)
+	if !ok {
 		return false
 	}
 	if !e.gate.enter() {
 		return true
 	}
 	defer e.gate.leave()
-	id := e.cfg.ID + ":" + number
-	if !e.given(s, id, time.Duration(lease)*time.Millisecond) {
-		e.turn(s, id) // it asks, and finds that it has the lock
+	if s.Queue != nil {
+		pl, ok := e.lines.PledgeTo(s.Line, g.id)
+		if !ok || !e.given(pl, g) {
+			e.turn(s, g.id) // it asks, and finds that it has the lock
+		}
+		return true
+	}
+	e.listed.forget(s.Key, g.id)
+	if c, ok := e.lines.Head(s.Line).(*claim); !ok || c.entry.field != g.id {
+		e.unwanted(s, g.id)
+		return true
+	}
+	if pl, ok := e.lines.PledgeHead(s.Line); !ok || !e.given(pl, g) {
+		// It is asking, perhaps since before it was given the lock, or has to.
+		e.lines.Nudge(s.Line)
 	}
 	return true
 }
 
 // given lets a waiter have what it was given, and returns false when it had better
 // ask. A lease cannot have begun before the last request that found it waiting.
-func (e *Engine) given(s *Spec, id string, lease time.Duration) bool {
-	pl, ok := e.lines.PledgeTo(s.Line, id)
-	if !ok {
-		return false
-	}
+func (e *Engine) given(pl wait.Pledge, g gift) bool {
 	c := pl.Claim.(*claim)
-	ent := c.entry
+	ent, s := c.entry, c.spec
 	select {
 	case <-ent.ops:
 	default:
@@ -81,20 +144,51 @@ func (e *Engine) given(s *Spec, id string, lease time.Duration) bool {
 	}
 	defer ent.unlockOps()
 	ent.mu.Lock()
-	window := watchdog.NewWindow(ent.waits, lease)
-	free := ent.count == 0
+	window := watchdog.NewWindow(ent.waits, g.lease)
+	free := ent.count == 0 && ent.waitsAt <= g.at // else it has been refused since
 	ent.mu.Unlock()
+	least := leastGiven
+	if s.Queue == nil {
+		least = g.lease / 2
+	}
 	// A holder that may come more than once could be told of an earlier time, and no
 	// replica has confirmed what somebody else has asked for.
-	if !free || !c.fresh || e.cfg.Acks.Min > 0 || !c.bare() || c.cfg.Label != "" || window.Remaining(e.now()) < leastGiven {
+	if !free || !c.fresh || e.cfg.Acks.on() || !c.renewed() || c.cfg.Label != "" ||
+		s.Fenced && g.token == 0 || window.Remaining(e.now()) < least {
 		pl.Drop()
 		return false
 	}
-	kept := pl.Keep(lease, func() {
-		c.hold = ent.grant(c.ctx, c.spec, c.cfg, Grant{}, 1, window)
+	kept := pl.Keep(g.lease, func() {
+		c.hold = ent.grant(c.ctx, s, c.cfg, Grant{Token: g.token}, 1, window)
 		if c.hold != nil && c.doubts > 0 {
 			ent.haunt(c.until)
 		}
 	})
 	return kept && c.hold != nil
+}
+
+// unwanted gives back what somebody was given who is not here any more.
+func (e *Engine) unwanted(s *Spec, id string) {
+	if ent := e.findID(id, s); ent != nil {
+		ent.leave() // it holds, or leaves by itself
+		return
+	}
+	if e.stands(s.Key, id) {
+		// It found out by asking, and has handed on, before the message came.
+		return
+	}
+	e.giveBackFor(s, id)
+}
+
+// giveBackFor gives back, in the background, what a holder was given that was made
+// for one acquisition and has given up.
+func (e *Engine) giveBackFor(s *Spec, id string) {
+	end := time.Now().Add(e.cfg.WatchdogTimeout)
+	e.later(func(ctx cleanup) bool {
+		once, cancel := context.WithTimeout(ctx, returnBound)
+		defer cancel()
+		// Such a holder never comes back, so that it cannot be too late.
+		_, err := s.Scripts.Release(cleanup{Context: once}, e, &Return{Holder: id})
+		return err == nil || Sort(err) == Never || time.Now().After(end)
+	}, func() {})
 }

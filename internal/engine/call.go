@@ -16,14 +16,20 @@ type call struct {
 	engine *Engine
 	ctx    context.Context // the caller's, of whatever is acquired
 	spec   *Spec
-	cfg    LockConfig
+	cfg    *LockConfig
 	start  time.Time
 
-	waiting   bool      // not just one attempt
-	deadline  time.Time // of a bounded wait; zero for none
-	failing   time.Time // since when Redis has not answered; zero while it does
-	backoff   time.Duration
-	contended bool
+	bounded   bool        // it takes no longer than cfg.Wait
+	waiting   bool        // not just one attempt
+	contended bool        // it has had to wait
+	over      *time.Timer // of a bounded wait
+	*effort               // nil while the call cannot ask
+}
+
+// An effort is how asking has gone so far.
+type effort struct {
+	failing time.Time // since when Redis has not answered; zero while it does
+	backoff time.Duration
 
 	// unsettled is set while a request may have been granted without our knowing.
 	unsettled bool
@@ -31,19 +37,44 @@ type call struct {
 	until     time.Time // when it can no longer be
 }
 
-func newCall(ctx context.Context, e *Engine, s *Spec, cfg LockConfig) call {
-	return call{engine: e, ctx: ctx, spec: s, cfg: cfg, start: time.Now()}
+func newCall(ctx context.Context, e *Engine, s *Spec, cfg *LockConfig) (c call) {
+	c.init(ctx, e, s, cfg)
+	return c
 }
 
-// begin begins to wait, and returns the timer of a bounded wait, which the
-// caller stops; nil for one that is not bounded.
-func (c *call) begin(bounded bool) *time.Timer {
+func (c *call) init(ctx context.Context, e *Engine, s *Spec, cfg *LockConfig) {
+	c.engine, c.ctx, c.spec, c.cfg, c.start = e, ctx, s, cfg, time.Now()
+}
+
+// begin begins to wait. The caller calls stop.
+func (c *call) begin() {
 	c.waiting = true
-	if !bounded {
+	if c.bounded {
+		c.over = time.NewTimer(c.cfg.Wait)
+	}
+}
+
+// stop stops the timer of a bounded wait.
+func (c *call) stop() {
+	if c.over != nil {
+		c.over.Stop()
+	}
+}
+
+// deadline returns when a bounded wait ends.
+func (c *call) deadline() (at time.Time, ok bool) {
+	if !c.waiting || !c.bounded {
+		return time.Time{}, false
+	}
+	return c.start.Add(c.cfg.Wait), true
+}
+
+// overC returns the channel that ends a bounded wait, nil for another one.
+func (c *call) overC() <-chan time.Time {
+	if c.over == nil {
 		return nil
 	}
-	c.deadline = c.start.Add(c.cfg.Wait)
-	return time.NewTimer(c.cfg.Wait)
+	return c.over.C
 }
 
 // doubt notes that a request may have been carried out, or may be yet: until
@@ -64,28 +95,24 @@ func (c *call) once(ctx context.Context, cl wait.Claim) error {
 		case ans.Again == 0:
 			return ErrNotAcquired
 		}
-		if err := c.pause(ctx, ans, nil); err != nil {
+		if err := c.pause(ctx, ans); err != nil {
 			return err
 		}
 	}
 }
 
 // pause sleeps before asking again outside of a line.
-func (c *call) pause(ctx context.Context, ans wait.Answer, over *time.Timer) error {
+func (c *call) pause(ctx context.Context, ans wait.Answer) error {
 	d := ans.Again
 	if d == 0 {
 		d = retryFirst
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	var out <-chan time.Time
-	if over != nil {
-		out = over.C
-	}
 	select {
 	case <-timer.C:
 		return nil
-	case <-out:
+	case <-c.overC():
 		return ErrNotAcquired
 	case <-ctx.Done():
 		return ctx.Err()
@@ -94,7 +121,7 @@ func (c *call) pause(ctx context.Context, ans wait.Answer, over *time.Timer) err
 	}
 }
 
-func (c *call) policy(over *time.Timer) wait.Policy {
+func (c *call) policy() wait.Policy {
 	e, s := c.engine, c.spec
 	p := wait.Policy{
 		Poll:        s.Poll,
@@ -106,11 +133,13 @@ func (c *call) policy(over *time.Timer) wait.Policy {
 		ClosedErr:   ErrClosed,
 		Slept:       c.waits,
 		Missed:      c.missed,
+		Over:        c.overC(),
 	}
-	if over != nil {
-		p.Over = over.C
-	}
-	if s.Channel != "" {
+	switch {
+	case s.Channel == "":
+	case s.List != "":
+		p.Listen = func() wait.Hints { return e.listenToBoth(s) }
+	default:
 		p.Listen = func() wait.Hints { return hints{e.notifier.Subscribe(s.Channel)} }
 	}
 	return p
@@ -123,8 +152,8 @@ func (c *call) bound(ctx context.Context) time.Duration {
 	if at, ok := ctx.Deadline(); ok {
 		d = min(d, time.Until(at))
 	}
-	if !c.deadline.IsZero() {
-		d = min(d, time.Until(c.deadline))
+	if at, ok := c.deadline(); ok {
+		d = min(d, time.Until(at))
 	}
 	return max(d, time.Millisecond)
 }
@@ -171,7 +200,7 @@ func (c *call) failure(err error) (wait.Answer, error) {
 	}
 	c.backoff = min(2*c.backoff, retryMost)
 	d := c.backoff - time.Duration(rand.Int64N(int64(c.backoff/2)))
-	if !c.deadline.IsZero() && !now.Add(d).Before(c.deadline) {
+	if at, ok := c.deadline(); ok && !now.Add(d).Before(at) {
 		return wait.Answer{}, both{ErrNotAcquired, err}
 	}
 	return wait.Answer{Again: d}, nil

@@ -92,12 +92,9 @@ func (c *checker) pubsub(ctx context.Context, key string) {
 
 // mode returns how the client hears of releases, Auto if that cannot be found out.
 func (c *checker) mode(ctx context.Context) pubsub.Mode {
-	for since := time.Now(); time.Since(since) < hearWithin && ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
-		if m := c.engine.notifier.Mode(); m != pubsub.Auto {
-			return m
-		}
-	}
-	return pubsub.Auto
+	ctx, cancel := context.WithTimeout(ctx, hearWithin)
+	defer cancel()
+	return c.engine.notifier.ModeKnown(ctx)
 }
 
 // hearWithin is how long a message may take.

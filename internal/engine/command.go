@@ -76,6 +76,7 @@ func (e *Engine) eval(ctx context.Context, s *lua.Script, args []any) (Reply, er
 	}
 	if k := &e.known[s.Index]; !k.Load() {
 		k.Store(true)
+		e.answered.Store(true)
 	}
 	if _, ok := ctx.(*acked); !ok { // else it came before the replicas had confirmed
 		r.got = time.Now()
@@ -179,35 +180,45 @@ func (e *Engine) process(ctx context.Context, cmd redis.Cmder) error {
 	if a, ok := ctx.(*acked); ok {
 		return e.processAcked(a, cmd)
 	}
-	e.pipe.underway.Add(1)
-	defer e.pipe.underway.Add(-1)
+	e.underway.Add(1)
+	defer e.underway.Add(-1)
 	closed := e.gate.closed
 	clean, ok := ctx.(cleanup)
 	if ok {
 		closed = nil
 	}
-	var done <-chan error
-	if ok = !e.cluster; ok {
-		done, ok = e.pipe.add(cmd, clean.brief)
-	}
-	if !ok {
-		switch {
-		case clean.brief && e.brief != nil:
-			return e.brief.Process(ctx, cmd)
-		case ctx.Done() == nil && e.direct != nil:
-			return e.direct.Process(ctx, cmd)
+	if p := e.pipeFor(ctx, cmd); p != nil {
+		if j := p.add(cmd, clean.brief); j != nil {
+			answered, err := e.await(ctx, j.done, closed)
+			if answered {
+				j.over()
+			}
+			if !answered || !e.cluster || !elsewhere(err) {
+				return err
+			}
 		}
-		sent := make(chan error, 1)
-		go func() { sent <- e.rdb.Process(ctx, cmd) }()
-		done = sent
 	}
+	switch {
+	case clean.brief && e.brief != nil:
+		return e.brief.Process(ctx, cmd)
+	case ctx.Done() == nil && e.direct != nil:
+		return e.direct.Process(ctx, cmd)
+	}
+	sent := make(chan error, 1)
+	go func() { sent <- e.rdb.Process(ctx, cmd) }()
+	_, err := e.await(ctx, sent, closed)
+	return err
+}
+
+// await waits for the outcome of a command, for the end of ctx, or for Close.
+func (e *Engine) await(ctx context.Context, done <-chan error, closed <-chan struct{}) (answered bool, err error) {
 	select {
 	case err := <-done:
-		return e.ended(ctx, err)
+		return true, e.ended(ctx, err)
 	case <-ctx.Done():
-		return ctx.Err()
+		return false, ctx.Err()
 	case <-closed:
-		return ErrClosed
+		return false, ErrClosed
 	}
 }
 
@@ -225,17 +236,22 @@ type processor interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
+// reading returns a client that shares rdb's connections and reads for that long at
+// most.
+func reading(rdb *redis.Client, most time.Duration) *redis.Client {
+	read := rdb.Options().ReadTimeout
+	if read <= 0 {
+		read = attempt
+	}
+	return rdb.WithTimeout(min(read, most))
+}
+
 // timed sets brief and direct to clients that share rdb's connections and read
 // for a bounded time, where go-redis has such.
 func (e *Engine) timed() {
 	switch rdb := e.rdb.(type) {
 	case *redis.Client:
-		read := rdb.Options().ReadTimeout
-		if read <= 0 {
-			read = attempt
-		}
-		e.brief = rdb.WithTimeout(min(read, returnBound))
-		e.direct = rdb.WithTimeout(min(read, answerWithin))
+		e.brief, e.direct = reading(rdb, returnBound), reading(rdb, answerWithin)
 	case *redis.ClusterClient:
 		if read := rdb.Options().ReadTimeout; read > 0 && read <= attempt {
 			e.direct = rdb

@@ -28,6 +28,7 @@ type Config struct {
 	PubSub          pubsub.Mode
 	Recheck         time.Duration
 	HandOver        time.Duration // the slice in which a lock is handed on; 0: it is not
+	Open            bool          // a lock that is given back is free for whoever asks first
 	Acks            Acks          // what a grant must wait for
 	Logger          *slog.Logger
 	Hooks           Hooks
@@ -42,11 +43,15 @@ type Engine struct {
 	rdb     redis.UniversalClient
 	brief   processor // nil where there is none; see process
 	direct  processor
-	pipe    pipe
+	pipe    pipe  // but in a cluster
+	nodes   nodes // in a cluster
 	cfg     Config
 	cluster bool
 	ring    bool
 	offset  uint64 // added to holder numbers; not 0 when the ID may be an old one
+
+	underway atomic.Int32 // commands
+	answered atomic.Bool  // a script has been answered
 
 	now      watchdog.Clock
 	server   *serverClock
@@ -57,12 +62,14 @@ type Engine struct {
 	leases   leases
 	chains   chains
 	shares   shares
+	listed   listed
 	tickets  tickets
 	chores   chores
 	gate     gate
 	bounds   bounds
 
 	reticence Reticence
+	proof     string // see Proof
 	// known are the scripts that Redis has run, by index.
 	known [lua.Max]atomic.Bool
 
@@ -75,10 +82,13 @@ type Engine struct {
 
 // New returns an Engine over rdb. It does no I/O and starts no goroutine.
 func New(rdb redis.UniversalClient, cfg Config) *Engine {
-	if cfg.Acks.Min > 0 {
+	if cfg.Acks.on() {
 		cfg.HandOver = 0 // each grant is one by Redis
 	}
-	e := &Engine{rdb: rdb, cfg: cfg, now: cfg.Clock, server: newServerClock(), lines: wait.NewLines()}
+	if cfg.Acks.Releases {
+		cfg.UnlockTimeout += cfg.Acks.Timeout
+	}
+	e := &Engine{rdb: rdb, cfg: cfg, now: cfg.Clock, server: newServerClock(), lines: wait.NewLines(), proof: rand.Text()}
 	if e.now == nil {
 		e.now = watchdog.SystemClock()
 	}
@@ -96,7 +106,7 @@ func New(rdb redis.UniversalClient, cfg Config) *Engine {
 		e.offset = binary.LittleEndian.Uint64(b[:]) >> 16
 	}
 	e.timed()
-	e.pipe.carry = e.together
+	e.pipe.carry, e.pipe.underway = carrier(rdb), &e.underway
 	e.entries.init()
 	e.leases.init()
 	e.gate.init()
@@ -120,7 +130,7 @@ func (e *Engine) HolderID(n uint64) string {
 }
 
 // Verb returns how scripts publish: PUBLISH, SPUBLISH or BOTH.
-func (e *Engine) Verb() string {
+func (e *Engine) Verb() any {
 	switch e.notifier.Mode() {
 	case pubsub.Plain:
 		return "PUBLISH"
@@ -203,6 +213,7 @@ func (e *Engine) Close() error {
 	if !e.gate.shut() {
 		return nil
 	}
+	e.lines.End()
 	e.watchdog.Close()
 	// The client's end bounds this; no caller is there to do it.
 	ctx, cancel := context.WithTimeout(context.Background(), e.cfg.UnlockTimeout)

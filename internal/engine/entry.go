@@ -56,8 +56,11 @@ type entry struct {
 	holds []*Hold        // that make up the count, oldest first
 	taken chan struct{}  // closed when count becomes positive; made on demand
 	item  *watchdog.Item // watched while count is positive
-	// waits is when the last request was sent that found the holder in the queue.
-	waits watchdog.Instant
+	// waits is when the last request was sent that found the holder waiting, and
+	// waitsAt when it was answered, in server ms.
+	waits   watchdog.Instant
+	waitsAt int64
+	listed  bool // there may be an entry for the holder in a list; see give.go
 	// chain is set while another field than ours stands in Redis for what we have.
 	chain *chain
 	// ghosts is until when a request without an answer may be carried out.
@@ -274,7 +277,7 @@ func (ent *entry) planLocked(now time.Time) watchdog.Plan {
 // grant records one more hold, and puts the entry under the watchdog's care.
 // It returns nil when the lease was over before its answer came, or what the
 // hold builds on was lost meanwhile. The caller has ops.
-func (ent *entry) grant(parent context.Context, s *Spec, cfg LockConfig, g Grant, count int, window watchdog.Window) *Hold {
+func (ent *entry) grant(parent context.Context, s *Spec, cfg *LockConfig, g Grant, count int, window watchdog.Window) *Hold {
 	h := &Hold{entry: ent, spec: s, cfg: cfg, parent: parent, token: g.Token, since: time.Now()}
 	ent.mu.Lock()
 	defer ent.mu.Unlock()
@@ -345,7 +348,8 @@ func (ent *entry) exorcise(s *Spec) {
 	if until.IsZero() || time.Now().After(until) {
 		return
 	}
-	c := &claim{call: newCall(ent.engine.gate.late, ent.engine, s, LockConfig{}), entry: ent}
+	c := &claim{call: newCall(ent.engine.gate.late, ent.engine, s, &LockConfig{}), entry: ent}
+	c.begins(new(work))
 	c.unsettled, c.until = true, until
 	if s.Queue != nil {
 		ent.engine.withdraw(c) // it may queue, too

@@ -86,8 +86,11 @@ func (ch *chain) moves() bool {
 
 // bare returns the request of c if it asks for nothing but the lock, for as long
 // as the watchdog renews it.
-func (c *claim) bare() bool {
-	return c.cfg.Lease == 0 && c.cfg.MaxHold == 0 && c.cfg.AtLeast == 0 && !c.spec.Fenced
+func (c *claim) bare() bool { return c.renewed() && !c.spec.Fenced }
+
+// renewed reports whether c asks for what the watchdog renews without a limit.
+func (c *claim) renewed() bool {
+	return c.cfg.Lease == 0 && c.cfg.MaxHold == 0 && c.cfg.AtLeast == 0
 }
 
 // handOver gives what h has given up to the next waiter in memory. The caller has
@@ -158,6 +161,15 @@ func (e *Engine) newChain(ent *entry, s *Spec) *chain {
 	}
 	e.chains.m[ch.key] = ch
 	return ch
+}
+
+// stands reports whether the field of a holder stands in Redis for whoever has the
+// lock now.
+func (e *Engine) stands(key, field string) bool {
+	e.chains.mu.Lock()
+	defer e.chains.mu.Unlock()
+	ch := e.chains.m[key]
+	return ch != nil && ch.stand == field
 }
 
 // endChain forgets a chain whose stand Redis does not show any more.
@@ -332,10 +344,11 @@ type heir struct {
 }
 
 // heir returns the one who may get s when it is given back: the first one of this
-// client in the queue, or, for a lock without a queue, in the line, while the
-// slice lasts.
+// client in the queue, or, for a lock without a queue, in the line: while the
+// slice lasts before all others, then in turn, if s is given away at all.
 func (e *Engine) heir(s *Spec, slice time.Time) *heir {
-	if s.Queue == nil && !e.handsOn(s, slice) || e.cfg.Acks.Min > 0 {
+	inTurn := s.Queue == nil && !e.handsOn(s, slice)
+	if inTurn && !e.gives(s) || e.cfg.Acks.on() {
 		return nil
 	}
 	select {
@@ -364,8 +377,15 @@ func (e *Engine) heir(s *Spec, slice time.Time) *heir {
 		return nil
 	}
 	h := &heir{pl, c, Request{Holder: c.entry.field, Count: 1, Lease: c.lease()}}
-	if s.Queue != nil {
+	switch {
+	case s.Queue != nil:
 		h.req.Wait = c.queueWait()
+	case inTurn:
+		if h.req.Entry = c.listing(h.req.Holder, h.req.Lease); h.req.Entry == "" {
+			c.entry.unlockOps()
+			pl.Drop()
+			return nil
+		}
 	}
 	return h
 }
@@ -376,8 +396,11 @@ func (h *heir) settle(sent watchdog.Instant, ret *Return, slice time.Time, v Ver
 	c := h.claim
 	switch {
 	case ret.Given:
-		h.Keep(h.req.Lease, func() {
-			g := Grant{Token: ret.Token, slice: slice}
+		kept := h.Keep(h.req.Lease, func() {
+			g := Grant{Token: ret.Token}
+			if h.req.Entry == "" { // else nobody else was there, and a slice begins
+				g.slice = slice
+			}
 			c.hold = c.entry.grant(c.ctx, c.spec, c.cfg, g, 1, watchdog.NewWindow(sent, h.req.Lease))
 			if c.hold == nil {
 				c.doubt(0, 0) // it has the lock in Redis
@@ -386,9 +409,19 @@ func (h *heir) settle(sent watchdog.Instant, ret *Return, slice time.Time, v Ver
 				c.entry.haunt(c.until)
 			}
 		})
+		if !kept && c.fresh {
+			c.engine.giveBackFor(c.spec, h.req.Holder) // sooner than its undoing may come
+		}
 	case Sort(err) == Maybe, err == nil && v == Gone: // an earlier run may have given it
+		if h.req.Entry != "" {
+			c.entry.list(h.req.Entry)
+		}
 		h.Doubt()
 		doubt = true
+	case ret.Listed > 0:
+		c.entry.list(h.req.Entry)
+		c.entry.waitsSince(sent, ret.Listed)
+		h.Drop()
 	default:
 		h.Drop()
 	}

@@ -43,7 +43,7 @@ const (
 type Hold struct {
 	entry  *entry
 	spec   *Spec
-	cfg    LockConfig
+	cfg    *LockConfig
 	parent context.Context // of Context: the acquire's own
 	token  int64
 	since  time.Time // when it was granted
@@ -178,7 +178,7 @@ func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 	for {
 		e.UpToDate(ctx, s.Key)
 		sent, field := e.now(), ent.standing()
-		results, err := e.renewAll(ctx, s.Scripts, []Renewal{{Key: s.Key, Holder: field, Count: ent.counted(), Label: h.cfg.Label, Lease: lease}})
+		results, err := e.renewAll(ctx, s.Scripts, []Renewal{{Key: s.Key, Holder: field, Count: ent.counted(), Label: h.cfg.Label, Lease: lease}}, e.cfg.Acks.Renewals)
 		switch {
 		case err != nil || results == nil || results[0] == watchdog.Failed, results[0] == watchdog.NotOurs && ent.moved(field):
 			if err := retry.after(ctx, err); err != nil {

@@ -25,7 +25,7 @@ func TestHooksAllocateNothing(t *testing.T) {
 		e := &Engine{}
 		e.cfg.Hooks = hooks
 		s := &Spec{Kind: "rlock", Name: "a"}
-		c := newCall(t.Context(), e, s, LockConfig{})
+		c := newCall(t.Context(), e, s, &LockConfig{})
 		since := time.Now()
 		allocs := testing.AllocsPerRun(100, func() {
 			c.contended = false
@@ -47,7 +47,7 @@ func TestHooksAllocateNothing(t *testing.T) {
 func TestOneWaitStartsOnce(t *testing.T) {
 	e, n := &Engine{}, 0
 	e.cfg.Hooks.WaitStarted = func(context.Context, string, string) { n++ }
-	c := newCall(t.Context(), e, &Spec{}, LockConfig{})
+	c := newCall(t.Context(), e, &Spec{}, &LockConfig{})
 	c.waits()
 	c.waits()
 	require.Equal(t, 1, n)
@@ -55,7 +55,7 @@ func TestOneWaitStartsOnce(t *testing.T) {
 
 // Nor does a label cost anything where there is none.
 func TestNoLabelAllocatesNothing(t *testing.T) {
-	c := &claim{entry: &entry{holds: make([]*Hold, 0)}}
+	c := &claim{call: call{cfg: &plain}, entry: &entry{holds: make([]*Hold, 0)}}
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		if c.label(0) != "" || c.label(1) != "" {
 			t.Error("a label")

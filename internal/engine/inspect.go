@@ -286,10 +286,11 @@ func (e *Engine) myWaiters(key string) []InspectedWaiter {
 func (c *call) asked() (*call, string) { return c, "" }
 
 func (c *claim) asked() (*call, string) {
+	id := c.engine.HolderID(c.holder)
 	if c.spec.Half {
-		return &c.call, c.entry.field
+		id += c.spec.Suffix
 	}
-	return &c.call, c.entry.holder
+	return &c.call, id
 }
 
 // clientOf returns the client id of a holder.

@@ -63,8 +63,8 @@ type Lease struct {
 // moment, for the time that the request asked for (0: for ever), and puts it
 // under the watchdog's care. It returns nil when the lease was over before its
 // answer came.
-func (e *Engine) Lease(parent context.Context, s *Spec, id string, cfg LockConfig, sent watchdog.Instant, lease time.Duration) *Lease {
-	l := &Lease{engine: e, spec: s, id: id, cfg: cfg, parent: parent, since: time.Now()}
+func (e *Engine) Lease(parent context.Context, s *Spec, id string, cfg *LockConfig, sent watchdog.Instant, lease time.Duration) *Lease {
+	l := &Lease{engine: e, spec: s, id: id, cfg: *cfg, parent: parent, since: time.Now()}
 	// In the table first: from Add on, it may be lost.
 	ls := &e.leases
 	ls.mu.Lock()
@@ -110,7 +110,7 @@ func (l *Lease) leave() {
 func (e *Engine) Instant() watchdog.Instant { return e.now() }
 
 // LeaseTime returns the lease to ask for under cfg; 0 for a permanent one.
-func (e *Engine) LeaseTime(cfg LockConfig) time.Duration {
+func (e *Engine) LeaseTime(cfg *LockConfig) time.Duration {
 	if cfg.Permanent {
 		return 0
 	}
@@ -292,7 +292,7 @@ func (l *Lease) Return(ctx context.Context) error {
 	})
 	l.mu.Lock()
 	switch {
-	case err != nil:
+	case !Done(err):
 		l.state = unsure
 	case found || maybe:
 		l.state = released
@@ -349,7 +349,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	retry := newRetrier(answerWithin)
 	for {
 		sent := e.now()
-		results, err := s.Renewer.Renew(ctx, e, []Renewal{{Key: s.Key, Holder: l.id, Lease: d, Label: l.cfg.Label}}, e.deadline(attempt))
+		results, err := e.renewOnce(ctx, s.Renewer, []Renewal{{Key: s.Key, Holder: l.id, Lease: d, Label: l.cfg.Label}}, e.cfg.Acks.Renewals)
 		switch {
 		case err != nil || results == nil || results[0] == watchdog.Failed:
 			if err := retry.after(ctx, err); err != nil {

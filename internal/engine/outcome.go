@@ -40,11 +40,17 @@ var lasting = []string{
 
 // Sort says what err tells about the command that met it.
 func Sort(err error) Outcome {
+	if err == nil {
+		return Ran
+	}
+	return sortFailure(err)
+}
+
+// sortFailure is apart because what it looks for is allocated.
+func sortFailure(err error) Outcome {
 	var reply redis.Error
 	var op *net.OpError
 	switch {
-	case err == nil:
-		return Ran
 	case errors.As(err, &reply):
 		return sortReply(reply.Error())
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):

@@ -28,6 +28,7 @@ var sides = []struct {
 	{"redisson_lock_queue", SideQueue, nil},
 	{"redisson_lock_timeout", SideQueue, nil},
 	{"latchkey_queue", SideQueue, nil},
+	{"latchkey_next", SideNote, nil},
 	{"latchkey_writer", SideNote, nil},
 	{"latchkey_label", SideNote, labelTail},
 	{"latchkey_group", SideNote, groupTail},

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,11 +31,11 @@ const (
 
 // A pipe sends the commands of many callers together when there are many: each
 // of them costs a part of a round trip then. With few under way a command goes
-// straight to go-redis, as that costs a single caller least. So it does in a
-// cluster, where one node that does not answer would keep everybody waiting.
+// straight to go-redis, as that costs a single caller least. A cluster has one for
+// each node: one that does not answer would keep everybody waiting.
 type pipe struct {
 	carry    func(brief bool, cmds []redis.Cmder) // sends one pipeline and waits
-	underway atomic.Int32
+	underway *atomic.Int32                        // commands, in this pipe or not
 
 	// mu guards the fields below.
 	mu      sync.Mutex
@@ -52,22 +54,32 @@ type piped struct {
 	done  chan error // capacity 1
 }
 
-// add puts a command with the others, if there are others. done delivers its
-// outcome.
-func (p *pipe) add(cmd redis.Cmder, brief bool) (done <-chan error, ok bool) {
+var pipedPool = sync.Pool{New: func() any { return &piped{done: make(chan error, 1)} }}
+
+// over ends the use of j by the one who has received from done: nobody else has
+// it any more.
+func (j *piped) over() {
+	j.cmd = nil
+	pipedPool.Put(j)
+}
+
+// add puts a command with the others, if there are others, and returns nil if
+// there are not. The outcome comes on done.
+func (p *pipe) add(cmd redis.Cmder, brief bool) *piped {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.sending == 0 && p.underway.Load() <= pipeFrom || !p.avoid.IsZero() && time.Now().Before(p.avoid) {
-		return nil, false
+		return nil
 	}
-	j := &piped{cmd, brief, make(chan error, 1)}
+	j := pipedPool.Get().(*piped)
+	j.cmd, j.brief = cmd, brief
 	p.queue = append(p.queue, j)
 	if p.sending == 0 || p.sending == 1 && len(p.queue) >= pipeDeep || p.isLate() {
 		p.begin()
 	} else {
 		p.watch()
 	}
-	return j.done, true
+	return j
 }
 
 // isLate reports whether the pipelines under way may hang, and another one may be
@@ -154,19 +166,80 @@ func (p *pipe) send() {
 	}
 }
 
-// together sends commands in one pipeline. Their outcomes are in them.
-func (e *Engine) together(brief bool, cmds []redis.Cmder) {
-	// Nobody's context bounds it, since it is everybody's: read timeouts do.
-	ctx := context.Background()
-	rdb := e.rdb.Pipeline()
-	if c, ok := e.direct.(*redis.Client); ok {
-		rdb = c.Pipeline()
+// idle reports whether nothing is in p.
+func (p *pipe) idle() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sending == 0
+}
+
+// nodes are the pipes of a cluster, by node.
+type nodes struct {
+	// mu guards the field below.
+	mu sync.Mutex
+	m  map[*redis.Client]*pipe
+}
+
+// pipeFor returns the pipe that cmd may join; nil for none.
+func (e *Engine) pipeFor(ctx context.Context, cmd redis.Cmder) *pipe {
+	rdb, ok := e.rdb.(*redis.ClusterClient)
+	if !ok {
+		return &e.pipe
 	}
-	if c, ok := e.brief.(*redis.Client); ok && brief {
-		rdb = c.Pipeline()
+	if !e.answered.Load() || e.underway.Load() <= pipeFrom {
+		return nil // nor may go-redis have to ask for the nodes first
 	}
-	for _, cmd := range cmds {
-		_ = rdb.Process(ctx, cmd)
+	args := cmd.Args()
+	if len(args) <= Head {
+		return nil
 	}
-	_, _ = rdb.Exec(ctx)
+	key, ok := args[Head].(string)
+	if n, _ := args[Head-1].(int); !ok || n == 0 {
+		return nil
+	}
+	node, err := rdb.MasterForKey(ctx, key)
+	if err != nil {
+		return nil
+	}
+	ns := &e.nodes
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	p := ns.m[node]
+	if p == nil {
+		// Nodes come and go.
+		maps.DeleteFunc(ns.m, func(_ *redis.Client, p *pipe) bool { return p.idle() })
+		p = &pipe{carry: carrier(node), underway: &e.underway}
+		if ns.m == nil {
+			ns.m = make(map[*redis.Client]*pipe)
+		}
+		ns.m[node] = p
+	}
+	return p
+}
+
+// elsewhere reports whether a command was not carried out because the node that
+// it was sent to is not, or no longer, the one for it.
+func elsewhere(err error) bool {
+	return isCode(err, "MOVED") || isCode(err, "ASK") || isCode(err, "READONLY") || errors.Is(err, redis.ErrClosed)
+}
+
+// carrier returns what sends commands in one pipeline of rdb. Their outcomes are in
+// them.
+func carrier(rdb redis.UniversalClient) func(brief bool, cmds []redis.Cmder) {
+	long, short := rdb, rdb
+	if c, ok := rdb.(*redis.Client); ok {
+		long, short = reading(c, answerWithin), reading(c, returnBound)
+	}
+	return func(brief bool, cmds []redis.Cmder) {
+		// Nobody's context bounds it, since it is everybody's: read timeouts do.
+		ctx := context.Background()
+		pipe := long.Pipeline()
+		if brief {
+			pipe = short.Pipeline()
+		}
+		for _, cmd := range cmds {
+			_ = pipe.Process(ctx, cmd)
+		}
+		_, _ = pipe.Exec(ctx)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,28 +38,37 @@ func (h *heldSender) send(_ bool, cmds []redis.Cmder) {
 // together.
 func busy() (*heldSender, *pipe) {
 	h := newHeldSender()
-	p := &pipe{carry: h.send}
+	p := &pipe{carry: h.send, underway: new(atomic.Int32)}
 	p.underway.Store(pipeFrom + 1)
 	return h, p
 }
 
+// join adds a command. ok says whether it goes with others.
+func join(p *pipe, cmd redis.Cmder) (done <-chan error, ok bool) {
+	j := p.add(cmd, false)
+	if j == nil {
+		return nil, false
+	}
+	return j.done, true
+}
+
 func TestPipeIsLeftAloneByFew(t *testing.T) {
-	p := new(pipe)
+	p := &pipe{underway: new(atomic.Int32)}
 	p.underway.Store(pipeFrom)
-	_, ok := p.add(pipedCmd(1), false)
+	_, ok := join(p, pipedCmd(1))
 	assert.False(t, ok)
 }
 
 func TestPipeGathersWhileOneIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, p := busy()
-		first, ok := p.add(pipedCmd(0), false)
+		first, ok := join(p, pipedCmd(0))
 		require.True(t, ok)
 		assert.Len(t, <-h.begun, 1)
 		p.underway.Store(0) // few again; but one that is under way gathers all
 		var dones []<-chan error
 		for i := range 10 {
-			done, ok := p.add(pipedCmd(i), false)
+			done, ok := join(p, pipedCmd(i))
 			require.True(t, ok)
 			dones = append(dones, done)
 		}
@@ -74,7 +84,7 @@ func TestPipeGathersWhileOneIsUnderWay(t *testing.T) {
 		}
 		synctest.Wait()
 		time.Sleep(pipeAvoid)
-		_, ok = p.add(pipedCmd(1), false)
+		_, ok = join(p, pipedCmd(1))
 		assert.False(t, ok, "the pipe did not come to rest")
 	})
 }
@@ -84,12 +94,12 @@ func TestPipeGathersWhileOneIsUnderWay(t *testing.T) {
 func TestPipeGoesRoundOneThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, p := busy()
-		_, ok := p.add(pipedCmd(0), false)
+		_, ok := join(p, pipedCmd(0))
 		require.True(t, ok)
 		<-h.begun
 		for i := range 20 * pipes {
 			time.Sleep(pipeLate + time.Millisecond)
-			_, ok := p.add(pipedCmd(i), false)
+			_, ok := join(p, pipedCmd(i))
 			require.True(t, ok)
 		}
 		synctest.Wait()
@@ -108,11 +118,11 @@ func TestPipeGoesRoundOneThatHangs(t *testing.T) {
 func TestPipeGoesRoundOneThatHangsThoughNobodyComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, p := busy()
-		hangs, ok := p.add(pipedCmd(0), false)
+		hangs, ok := join(p, pipedCmd(0))
 		require.True(t, ok)
 		<-h.begun
 		start := time.Now()
-		behind, ok := p.add(pipedCmd(1), false)
+		behind, ok := join(p, pipedCmd(1))
 		require.True(t, ok)
 		<-h.begun
 		assert.LessOrEqual(t, time.Since(start), 2*pipeLate+time.Millisecond)
@@ -131,16 +141,16 @@ func TestPipeGoesRoundOneThatHangsThoughNobodyComes(t *testing.T) {
 func TestPipeIsAvoidedAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, p := busy()
-		done, ok := p.add(pipedCmd(0), false)
+		done, ok := join(p, pipedCmd(0))
 		require.True(t, ok)
 		<-h.begun
 		h.let <- errors.New("connection reset")
 		require.Error(t, <-done)
 		synctest.Wait()
-		_, ok = p.add(pipedCmd(1), false)
+		_, ok = join(p, pipedCmd(1))
 		assert.False(t, ok)
 		time.Sleep(pipeAvoid)
-		_, ok = p.add(pipedCmd(2), false)
+		_, ok = join(p, pipedCmd(2))
 		assert.True(t, ok)
 		h.let <- nil
 		synctest.Wait()
@@ -152,7 +162,7 @@ func TestPipeIsBoundedInDepth(t *testing.T) {
 		h, p := busy()
 		sizes := map[int]int{}
 		for i := range 3*pipeDepth + 1 {
-			_, ok := p.add(pipedCmd(i), false)
+			_, ok := join(p, pipedCmd(i))
 			require.True(t, ok)
 			if i == 0 {
 				synctest.Wait() // the first is under way alone

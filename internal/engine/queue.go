@@ -16,8 +16,8 @@ type Queue interface {
 	// Timeout returns for how long a dead waiter may keep its place.
 	Timeout() time.Duration
 	// Keep says that this client and its waiters are alive. It answers for each
-	// whether it has a place.
-	Keep(ctx context.Context, e *Engine, holders []string) ([]bool, error)
+	// whether it has a place, and when that was, in server ms.
+	Keep(ctx context.Context, e *Engine, holders []string) (has []bool, at int64, err error)
 	// Leave gives up a place: Granted, Already (there was none), or Late.
 	Leave(ctx context.Context, e *Engine, l *Leaving) (Verdict, error)
 }
@@ -79,7 +79,7 @@ func (c *claim) queue(p wait.Policy) *wait.Queue {
 // queueWait returns the wait for the score in the queue.
 func (c *claim) queueWait() time.Duration {
 	timeout := c.spec.Queue.Timeout()
-	if c.deadline.IsZero() {
+	if _, ok := c.deadline(); !ok {
 		return timeout
 	}
 	return min(max(c.cfg.Wait, time.Millisecond), timeout)
@@ -91,7 +91,7 @@ func (e *Engine) keepQueue(ctx context.Context, s *Spec, ids []string) (lost []s
 		batch := ids[:min(len(ids), keepBatch)]
 		ids = ids[len(batch):]
 		sent := e.now()
-		has, err := s.Queue.Keep(ctx, e, batch)
+		has, at, err := s.Queue.Keep(ctx, e, batch)
 		if err != nil {
 			// It is tried again before anybody takes them for dead.
 			e.cfg.Logger.Warn("latchkey: waiters could not be kept", "name", s.Name, "err", err)
@@ -101,7 +101,7 @@ func (e *Engine) keepQueue(ctx context.Context, s *Spec, ids []string) (lost []s
 			switch {
 			case i >= len(has):
 			case has[i]:
-				e.seen(s, id, sent)
+				e.seen(s, id, sent, at)
 			default:
 				lost = append(lost, id)
 			}
@@ -123,18 +123,36 @@ func (e *Engine) stray(s *Spec, id string) {
 	if !e.gate.enter() {
 		return
 	}
-	if ent := e.findID(id, s); ent != nil {
-		ent.leave() // it comes, holds, or leaves by itself
+	n, ok := e.number(id)
+	if !ok {
+		e.gate.leave()
+		return
+	}
+	ent := e.enter(n, s, false)
+	if !ent.alone() { // it comes, holds, or leaves by itself
+		ent.leave()
 		e.gate.leave()
 		return
 	}
 	go func() {
 		defer e.gate.leave()
+		defer ent.leave()
 		ctx, cancel := context.WithTimeout(e.gate.late, returnBound)
 		defer cancel()
+		if ent.lockOps(ctx) != nil {
+			return
+		}
+		defer ent.unlockOps()
+		if ent.counted() > 0 || e.lines.Sits(s.Line, ent.field) {
+			return // it has come meanwhile, as one of a context may
+		}
 		l := &Leaving{Holder: id, Wait: s.Queue.Timeout(), Deadline: e.deadline(returnBound)}
-		if _, err := s.Queue.Leave(cleanup{Context: ctx}, e, l); err == nil {
+		_, err := s.Queue.Leave(cleanup{Context: ctx}, e, l)
+		switch {
+		case err == nil:
 			e.turn(s, l.Next)
+		case Sort(err) == Maybe:
+			ent.unsettled(actsUntil())
 		}
 	}()
 }

@@ -37,10 +37,8 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		return e.Wrap("unlock", h.spec, err)
 	}
 	err = h.giveBack(bounded, target, trusted)
-	if err == nil {
-		if target == 0 {
-			ent.exorcise(h.spec)
-		}
+	if Done(err) && target == 0 {
+		ent.exorcise(h.spec)
 	}
 	if trusted && !errors.Is(err, ErrLeaseLost) {
 		e.cfg.Hooks.released(h.spec, h.since) // once, whatever Redis says
@@ -107,7 +105,7 @@ func (h *Hold) giveUp() (target int, trusted bool, err error) {
 func (h *Hold) giveBack(ctx cleanup, target int, trusted bool) error {
 	e, ent, s := h.entry.engine, h.entry, h.spec
 	ret := &h.ret
-	*ret = Return{Holder: ent.standing(), Count: target, Label: ent.label}
+	*ret = Return{Holder: ent.standing(), Count: target, Label: ent.label, acked: e.cfg.Acks.Releases}
 	if left := ent.lingers(); target == 0 && left >= time.Millisecond {
 		// The key lapses by itself, in the name of a holder that nobody is: this
 		// one may ask again and must be refused like anybody else.
@@ -146,7 +144,9 @@ func (h *Hold) giveBack(ctx cleanup, target int, trusted bool) error {
 			}
 		}
 		if isCode(err, "TRYAGAIN") {
-			ret.Label = "" // it expires, if it cannot be had while the slot is on the move
+			// The slot is on the move, and this goes with one key.
+			ret.Label = "" // it expires
+			ret.Alone, heirs = true, false
 		}
 		if other, ok := ent.otherField(); ok && err == nil && v == Gone && ret.Holder != other {
 			ret.Holder = other
@@ -172,7 +172,7 @@ func (h *Hold) giveBack(ctx cleanup, target int, trusted bool) error {
 			if doubted != nil {
 				doubted.Doubt() // what it asked may have come before what it was given
 			}
-			return nil
+			return ret.short
 		case err == nil && v == Gone:
 			ent.unlockOps()
 			h.markLost()
@@ -206,15 +206,31 @@ func (e *Engine) returnOnce(ctx cleanup, ent *entry, s *Spec, ret *Return) (Verd
 	if at, ok := ctx.Deadline(); ok && time.Until(at) < returnBound {
 		ctx.brief = false // it could outlast the unlock timeout
 	}
-	ret.Next, ret.Given, ret.Token = "", false, 0
-	if !ctx.brief || e.brief == nil {
+	ret.Next, ret.Given, ret.Token, ret.Listed = "", false, 0, 0
+	passes := ret.Heir != nil && ret.Heir.Entry == "" // nobody but this client has a part in that
+	if ret.Unlist = ""; ret.Count == 0 && !ret.Alone && !passes && e.gives(s) {
+		ret.Unlist = e.listed.get(s.Key)
+		ret.Listens = e.notifier.Live(s.Channel)
+	}
+	var ask context.Context = ctx
+	var acks *acked
+	switch {
+	case ret.acked:
+		var cancel context.CancelFunc
+		ask, acks, cancel = e.onceAcked(ctx)
+		defer cancel()
+	case !ctx.brief || e.brief == nil:
 		once, cancel := context.WithTimeout(ctx, returnBound)
 		defer cancel()
-		ctx = cleanup{Context: once}
+		ask = cleanup{Context: once}
 	}
-	v, err := s.Scripts.Release(ctx, e, ret)
+	v, err := s.Scripts.Release(ask, e, ret)
+	ret.short = acks.short(e)
 	if !ret.Given {
 		e.turn(s, ret.Next)
+	}
+	if ret.Unlist != "" && err == nil && v != Late {
+		e.listed.remove(s.Key, ret.Unlist)
 	}
 	return v, err
 }
@@ -309,6 +325,9 @@ func (e *Engine) releaseAll(ctx context.Context) error {
 // the caller has gone. "Nothing to undo" is no proof before the deadline of the
 // claim's requests has passed, because one of them may still be on its way.
 func (e *Engine) undo(c *claim) {
+	if c.until.IsZero() {
+		c.until = time.Now() // nothing is on its way: it has a place in the list
+	}
 	c.entry.stay()
 	e.later(func(ctx cleanup) bool { return e.undone(ctx, c) }, c.entry.leave)
 }

@@ -23,6 +23,7 @@ func (e *Engine) renew(ctx context.Context, _ string, batch []watchdog.Renewal) 
 	specs := make([]*Spec, len(batch)) // nil: given back meanwhile
 	asked := make([]Renewal, 0, len(batch))
 	var scripts Renewer
+	acks := false // looks have nothing that replicas could have
 	for i, r := range batch {
 		s, item := r.Item.Subject.(kept).renewal(r.Lease)
 		if s != nil {
@@ -30,13 +31,14 @@ func (e *Engine) renew(ctx context.Context, _ string, batch []watchdog.Renewal) 
 			asked = append(asked, item)
 			if !r.Look {
 				e.counters.renewals.Add(1)
+				acks = e.cfg.Acks.Renewals
 			}
 		}
 	}
 	if len(asked) == 0 {
 		return results
 	}
-	got, err := e.renewAll(cleanup{Context: ctx}, scripts, asked)
+	got, err := e.renewAll(cleanup{Context: ctx}, scripts, asked, acks)
 	for i, s := range specs {
 		if s == nil || len(got) == 0 {
 			continue
@@ -54,22 +56,22 @@ func (e *Engine) renew(ctx context.Context, _ string, batch []watchdog.Renewal) 
 
 // renewAll renews a batch with one script, or where that cannot be, with one
 // script a lock: a slot on the move, or a proxy that only looks like one server.
-func (e *Engine) renewAll(ctx context.Context, s Renewer, batch []Renewal) ([]watchdog.Result, error) {
-	got, err := s.Renew(ctx, e, batch, e.deadline(attempt))
+func (e *Engine) renewAll(ctx context.Context, s Renewer, batch []Renewal, acks bool) ([]watchdog.Result, error) {
+	got, err := e.renewOnce(ctx, s, batch, acks)
 	if got == nil && err == nil { // too late by the server's clock, which is known now
-		got, err = s.Renew(ctx, e, batch, e.deadline(attempt))
+		got, err = e.renewOnce(ctx, s, batch, acks)
 	}
 	if len(batch) == 1 && batch[0].Label != "" && isCode(err, "TRYAGAIN") {
 		// The slot is on the move, and of lock and label one has gone ahead.
 		batch[0].Label = ""
-		return e.renewAll(ctx, s, batch)
+		return e.renewAll(ctx, s, batch, acks)
 	}
 	if len(batch) == 1 || (!isCode(err, "TRYAGAIN") && !isCode(err, "CROSSSLOT")) {
 		return got, err
 	}
 	got = make([]watchdog.Result, len(batch))
 	for i := range batch {
-		one, oneErr := e.renewAll(ctx, s, batch[i:i+1])
+		one, oneErr := e.renewAll(ctx, s, batch[i:i+1], acks)
 		if oneErr != nil {
 			err = oneErr
 		} else if len(one) == 1 {
@@ -77,6 +79,24 @@ func (e *Engine) renewAll(ctx context.Context, s Renewer, batch []Renewal) ([]wa
 		}
 		if ctx.Err() != nil {
 			break
+		}
+	}
+	return got, err
+}
+
+// renewOnce makes one request to renew. With acks, what too few replicas have
+// heard of counts as failed: who relied on it would have more than they know of.
+func (e *Engine) renewOnce(ctx context.Context, s Renewer, batch []Renewal, acks bool) ([]watchdog.Result, error) {
+	ctx, ack := e.acking(ctx, acks)
+	got, err := s.Renew(ctx, e, batch, e.deadline(attempt))
+	if err != nil || got == nil {
+		return got, err
+	}
+	if err = ack.short(e); err != nil {
+		for i, r := range got {
+			if r == watchdog.Extended {
+				got[i] = watchdog.Failed
+			}
 		}
 	}
 	return got, err

@@ -47,6 +47,9 @@ type Spec struct {
 	// Queue is set for a lock whose waiters stand in a queue in Redis. Then Line
 	// names that queue, and Channel is empty: each waiter has one of its own.
 	Queue Queue
+	// List is the key of the list in Redis of those who are given the lock as it is
+	// given back, empty when it is not given away; see give.go.
+	List string
 	// Keys are all keys that one of the scripts may name together.
 	Keys []string
 	// Together is set for what all who wait are given at once.
@@ -87,6 +90,8 @@ type Request struct {
 	Label    string
 	Waits    bool          // the caller goes on waiting if it is refused
 	Wait     time.Duration // above 0: it stands in the queue then, see Queue
+	Entry    string        // for the list of those who are given the lock; see Spec.List
+	Unlist   string        // an entry to be taken out of that list
 	Deadline Deadline
 }
 
@@ -95,6 +100,7 @@ type Grant struct {
 	Verdict Verdict
 	Left    time.Duration // of the present lease; 0 when unknown
 	Token   int64
+	Server  int64  // on a refusal: server ms
 	Ticket  int64  // see wait.Answer
 	Next    string // see wait.Answer
 
@@ -122,11 +128,18 @@ type Return struct {
 	Linger   time.Duration // at 0: stay closed for that long, in the name of
 	LingerAs string        // this holder
 	Deadline Deadline
-	Heir     *Request // to have the lock; with a queue, if it is the next one
+	Heir     *Request // to have the lock; with a queue or an Entry, if it is the next one
+	Unlist   string   // an entry to be taken out of the list; see Spec.List
+	Listens  bool     // this client listens on the Redis channel of the lock
+	Alone    bool     // name no key but that of the lock
 	Next     string   // set by Release: the waiter of this client whose turn it is now
 	Given    bool     // set by Release: the heir has it
+	Listed   int64    // set by Release: server ms, when the heir's Entry is in the list; else 0
 	Token    int64    // set by Release: its fencing token
 	Heard    int      // set by Release: how many clients were told, ours too; 0: unknown
+
+	acked bool  // replicas are to have it
+	short error // too few have
 }
 
 // A Renewal is one lock of a batch.
@@ -180,14 +193,17 @@ type LockOptionFunc func(*LockConfig)
 
 func (f LockOptionFunc) apply(c *LockConfig) { f(c) }
 
-// NewLockConfig applies opts.
-func NewLockConfig[O LockOption](opts []O) LockConfig {
+// plain is what no options come to.
+var plain LockConfig
+
+// NewLockConfig applies opts. What it returns is shared, and never changes.
+func NewLockConfig[O LockOption](opts []O) *LockConfig {
 	if len(opts) == 0 {
-		return LockConfig{}
+		return &plain
 	}
-	var c LockConfig
+	c := new(LockConfig)
 	for _, o := range opts {
-		o.apply(&c)
+		o.apply(c)
 	}
 	return c
 }

@@ -62,8 +62,8 @@ type Answer struct {
 // Until waits until w is granted. try makes it one attempt, unless cfg says how
 // long to wait. On an error nothing was granted on w's account: what a request
 // may have left in Redis is undone in the background.
-func (e *Engine) Until(ctx context.Context, op string, s *Spec, cfg LockConfig, try bool, w Want) error {
-	if err := e.checkAcquire(ctx, s, &cfg); err != nil {
+func (e *Engine) Until(ctx context.Context, op string, s *Spec, cfg *LockConfig, try bool, w Want) error {
+	if err := e.checkAcquire(ctx, s, cfg); err != nil {
 		return e.Wrap(op, s, err)
 	}
 	if !e.gate.enter() {
@@ -72,10 +72,11 @@ func (e *Engine) Until(ctx context.Context, op string, s *Spec, cfg LockConfig, 
 	defer e.gate.leave()
 	d := &demand{call: newCall(ctx, e, s, cfg), want: w}
 	var claim wait.Claim = d
-	if _, ok := w.(Group); ok && e.cfg.Acks.Min == 0 { // else each has a WAIT of its own
+	if _, ok := w.(Group); ok && !e.cfg.Acks.on() { // else each has a WAIT of its own
 		claim = &grouped{d}
 	}
-	err := d.run(ctx, claim, try || cfg.Waits)
+	d.bounded, d.effort = try || cfg.Waits, &d.room
+	err := d.run(ctx, claim)
 	if err == nil {
 		if err = w.Got(); err != nil {
 			d.doubt(0)
@@ -110,26 +111,25 @@ func (e *Engine) sweep(w Sweeper, until time.Time) {
 		once, cancel := context.WithTimeout(ctx, returnBound)
 		defer cancel()
 		err := w.Sweep(cleanup{Context: once})
-		return past && (err == nil || Sort(err) == Never || time.Now().After(until.Add(w.Kept())))
+		return past && (err == nil || time.Now().After(until.Add(w.Kept())))
 	}, func() {})
 }
 
 // A demand is one caller's wait for a Want.
 type demand struct {
 	call
+	room  effort
 	want  Want
 	given bool // by another caller of this client; see HandOn
 }
 
-func (d *demand) run(ctx context.Context, claim wait.Claim, bounded bool) error {
-	if bounded && d.cfg.Wait <= 0 {
+func (d *demand) run(ctx context.Context, claim wait.Claim) error {
+	if d.bounded && d.cfg.Wait <= 0 {
 		return d.once(ctx, d)
 	}
-	over := d.begin(bounded)
-	if over != nil {
-		defer over.Stop()
-	}
-	p := d.policy(over)
+	d.begin()
+	defer d.stop()
+	p := d.policy()
 	err := d.engine.lines.Until(ctx, d.spec.Line, claim, &p)
 	if errors.Is(err, wait.ErrOver) {
 		return ErrNotAcquired
@@ -146,16 +146,16 @@ func (d *demand) Try(ctx context.Context) (wait.Answer, error) {
 // try asks once, for d and for others, which must be of its kind.
 func (d *demand) try(ctx context.Context, others []Want) (ans wait.Answer, served int, settled bool, err error) {
 	e, caller := d.engine, ctx
-	if !d.deadline.IsZero() {
+	if at, ok := d.deadline(); ok {
 		// The wait bounds the request, as the caller's context does.
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, d.deadline)
+		ctx, cancel = context.WithDeadline(ctx, at)
 		defer cancel()
 	}
 	bound := d.bound(ctx)
 	var acks *acked
 	if d.want.Kept() > 0 {
-		ctx, acks = e.acking(ctx)
+		ctx, acks = e.acking(ctx, e.cfg.Acks.on())
 	}
 	var got Answer
 	if len(others) > 0 {
@@ -239,8 +239,8 @@ func (e *Engine) tookBack(ctx cleanup, d *demand) bool {
 	defer cancel()
 	v, err := d.want.Undo(cleanup{Context: once})
 	switch {
-	case err != nil:
-		return Sort(err) == Never || time.Now().After(d.until.Add(d.want.Kept()))
+	case err != nil: // even one that says "never": the right to it may come back, the permits do not by themselves
+		return time.Now().After(d.until.Add(d.want.Kept()))
 	case v == Granted:
 		e.tookBackOne(d.spec)
 		// Of several requests another one may be on its way yet.
@@ -280,7 +280,15 @@ func (e *Engine) Return(ctx context.Context, op string, s *Spec, f func(ctx cont
 // returned is Return inside of the gate, and after it is shut.
 func (e *Engine) returned(ctx context.Context, f func(ctx context.Context, d Deadline) (Verdict, error)) error {
 	bounded := e.bounds.next(ctx, e.cfg.UnlockTimeout)
-	return change(bounded, e.cfg.UnlockTimeout, func() (Verdict, error) {
+	var short error
+	err := change(bounded, e.cfg.UnlockTimeout, func() (Verdict, error) {
+		if e.cfg.Acks.Releases {
+			once, acks, cancel := e.onceAcked(bounded)
+			defer cancel()
+			v, err := f(once, e.deadline(returnBound))
+			short = acks.short(e)
+			return v, err
+		}
 		if at, ok := bounded.Deadline(); ok && time.Until(at) < returnBound {
 			bounded.brief = false // it could outlast the unlock timeout
 		}
@@ -291,6 +299,10 @@ func (e *Engine) returned(ctx context.Context, f func(ctx context.Context, d Dea
 		defer cancel()
 		return f(cleanup{Context: once}, e.deadline(returnBound))
 	})
+	if err == nil {
+		err = short
+	}
+	return err
 }
 
 func change(ctx context.Context, patience time.Duration, f func() (Verdict, error)) error {

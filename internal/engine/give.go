@@ -1,0 +1,156 @@
+package engine
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/wait"
+	"github.com/latchkey-go/latchkey/pubsub"
+)
+
+// A lock without a queue, too, may be given away as it is given back, so that
+// whoever waits for it in another client need not ask. A client that waits and
+// listens has an entry in a list beside the lock: of the head of its line. The
+// release takes the first entry, makes its holder that of the lock, and says so on
+// a Redis channel of that client alone; nobody hears, and nobody is given it, when
+// the client is gone. Where anybody listens who is not in the list, such as
+// Redisson, the lock is open to all as ever.
+
+// listed are the entries of this client in such lists.
+type listed struct {
+	n atomic.Int32 // how many there are
+
+	// mu guards the field below.
+	mu sync.Mutex
+	m  map[string]string // by main key
+}
+
+// listKept is for how long Redis keeps such a list. It is renewed with each entry.
+const listKept = 15 * time.Second
+
+// ListKept returns listKept in ms.
+func ListKept() int64 { return listKept.Milliseconds() }
+
+// get returns the entry for a lock, as far as is known; empty for none.
+func (l *listed) get(key string) string {
+	if l.n.Load() == 0 {
+		return ""
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.m[key]
+}
+
+// set notes an entry.
+func (l *listed) set(key, entry string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.m == nil {
+		l.m = make(map[string]string)
+	}
+	l.m[key] = entry
+	l.n.Store(int32(len(l.m)))
+}
+
+// remove forgets an entry, unless there is another one by now.
+func (l *listed) remove(key, entry string) {
+	if entry == "" {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.m[key] == entry {
+		delete(l.m, key)
+		l.n.Store(int32(len(l.m)))
+	}
+}
+
+// forget forgets the entry of a holder.
+func (l *listed) forget(key, holder string) {
+	if entry := l.get(key); strings.HasPrefix(entry, strings.Replace(holder, ":", " ", 1)+" ") {
+		l.remove(key, entry)
+	}
+}
+
+func (e *Engine) gives(s *Spec) bool { return e.Gives(s.List) }
+
+// Gives reports whether a lock is given to those in that list of its own, if it has
+// one: where the server knows all who listen. In a cluster they may listen at a
+// replica, or where a slot was before.
+func (e *Engine) Gives(list string) bool {
+	if list == "" || e.cfg.Open || e.cfg.Acks.on() {
+		return false
+	}
+	return !e.cluster && e.notifier.Mode() == pubsub.Plain
+}
+
+// listing returns the entry for the list of c's lock, empty if c cannot be given it:
+// a holder that may come more than once could be told of an earlier time.
+func (c *claim) listing(holder string, lease time.Duration) string {
+	if !c.fresh || !c.renewed() || c.cfg.Label != "" || !c.engine.lines.Listens(c.spec.Line) {
+		return ""
+	}
+	b := make([]byte, 0, 96)
+	b = append(append(b, holder...), ' ')
+	b[strings.LastIndexByte(holder, ':')] = ' '
+	b = append(strconv.AppendInt(b, lease.Milliseconds(), 10), ' ')
+	b = append(b, c.engine.proof...)
+	if c.spec.Fenced {
+		b = append(b, " f"...)
+	}
+	return string(b)
+}
+
+// enlist adds to the request of c what it says about the list.
+func (c *claim) enlist() {
+	e, s := c.engine, c.spec
+	c.req.Unlist = e.listed.get(s.Key)
+	if c.waiting && c.req.Count == 1 {
+		c.req.Entry = c.listing(c.req.Holder, c.req.Lease)
+	}
+}
+
+// list notes that an entry for ent is in the list, or may be.
+func (ent *entry) list(entry string) {
+	if entry == "" {
+		return
+	}
+	ent.mu.Lock()
+	ent.listed = true
+	ent.mu.Unlock()
+	ent.engine.listed.set(ent.key.key, entry)
+}
+
+// lists reports whether there may be an entry for ent.
+func (ent *entry) lists() bool {
+	ent.mu.Lock()
+	defer ent.mu.Unlock()
+	return ent.listed
+}
+
+// listenToBoth listens for wake-ups, and for what this client is given.
+func (e *Engine) listenToBoth(s *Spec) wait.Hints {
+	if !e.gives(s) {
+		return hints{e.notifier.Subscribe(s.Channel)}
+	}
+	// In this order: it can be given the lock once the wake-ups flow.
+	own, all := e.notifier.SubscribeBoth(s.Channel+":"+e.cfg.ID, func(message string) bool { return e.told(s, message) }, s.Channel)
+	return bothHints{hints{all}, own}
+}
+
+// bothHints are hints with a second subscription beside them, which gives none.
+type bothHints struct {
+	hints
+	own *pubsub.Subscription
+}
+
+// Given says whether one would hear of what one is given.
+func (h bothHints) Given() bool { return h.Live() && h.own.State() == pubsub.Live }
+
+func (h bothHints) Close() {
+	h.own.Close()
+	h.hints.Close()
+}
