@@ -16,7 +16,9 @@
 // before anybody else is let in. A holder that crashes blocks others for the
 // rest of its lease, 30 s unless set otherwise. A release wakes one waiter of
 // each client; among the waiters of one client the first to come is the first
-// served. There is no order between clients: use package fairlock for that.
+// served. Clients that wait are mostly served in the order in which they asked
+// ([latchkey.WithDirectGrants]), but that is no promise: use package fairlock for
+// one.
 //
 // A failover to a replica that has not heard of the lock, a restart without
 // data, and a process that is paused beyond its lease and writes before it looks
@@ -26,13 +28,16 @@
 // # In Redis
 //
 //	name                             hash  holder -> hold count; expires with the lease
-//	redisson_lock__channel:{name}    Redis channel; "0" on release
+//	redisson_lock__channel:{name}    Redis channel; "0" on release. With ":" and a
+//	                                 client id behind, what that client is given
+//	latchkey_next:{name}             sorted set; clients that wait. It expires
 //	redisson_lock_token:{name}       fencing token counter (Fenced); never expires
 //	latchkey_label:{name}:<holder>   label (option Label); expires with the lease
 //
 // Taking a free lock is one round trip and one command, giving it back another.
-// A waiter's client subscribes once, however many wait, and asks once for each
-// release. A held lock is renewed every 10 s, up to 100 locks by one command.
+// A waiter's client subscribes once, to both Redis channels, however many wait.
+// It is given the lock by the release, one command each time; only where Redisson
+// listens too does it have to ask. A held lock is renewed every 10 s, up to 100 locks by one command.
 // On redis-cli a held lock looks like this:
 //
 //	> HGETALL orders:42

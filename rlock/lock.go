@@ -54,18 +54,18 @@ func (l *Lock) Name() string { return l.spec.Name }
 // [latchkey.WithHolder]) takes it once more without waiting. That never shortens
 // the lease it has. If what it has was lost, the error is ErrLeaseLost.
 func (l *Lock) Lock(ctx context.Context, opts ...latchkey.LockOption) (*latchkey.Hold, error) {
-	return l.acquire(ctx, "lock", false, opts)
+	return hold(l.engine.Acquire(ctx, "lock", l.spec, engine.NewLockConfig(opts), false))
 }
 
 // TryLock takes l if it is free now, or, with the option Wait, within that time.
 // If it is not, the error is ErrNotAcquired. One attempt is one command, and one
 // more for each answer that is lost on the way.
 func (l *Lock) TryLock(ctx context.Context, opts ...latchkey.LockOption) (*latchkey.Hold, error) {
-	return l.acquire(ctx, "trylock", true, opts)
+	return hold(l.engine.Acquire(ctx, "trylock", l.spec, engine.NewLockConfig(opts), true))
 }
 
-func (l *Lock) acquire(ctx context.Context, op string, try bool, opts []latchkey.LockOption) (*latchkey.Hold, error) {
-	got, err := l.engine.Acquire(ctx, op, l.spec, engine.NewLockConfig(opts), try)
+// hold makes what a caller is given of what the engine has acquired.
+func hold(got *engine.Hold, err error) (*latchkey.Hold, error) {
 	if err != nil {
 		return nil, err
 	}

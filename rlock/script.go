@@ -14,10 +14,11 @@ import (
 type scripts struct {
 	key     string
 	channel string
+	list    string // see engine.Spec.List
 	token   string // empty when the lock is not fenced
 	quiet   bool   // publishes nothing
 
-	keyArg, channelArg any // the same, ready to be sent
+	keyArg, listArg, channelArg any // the same, ready to be sent
 }
 
 func newScripts(key string, cfg config) *scripts {
@@ -25,7 +26,10 @@ func newScripts(key string, cfg config) *scripts {
 	if cfg.fenced {
 		s.token = engine.TokenKey(key)
 	}
-	s.keyArg, s.channelArg = s.key, s.channel
+	if !cfg.spin {
+		s.list = engine.Prefixed("latchkey_next", key)
+	}
+	s.keyArg, s.listArg, s.channelArg = s.key, s.list, s.channel
 	return s
 }
 
@@ -41,11 +45,15 @@ func (s *scripts) spec(name string, cfg config) *engine.Spec {
 		NonReentrant: cfg.nonReentrant,
 		HandsOn:      !cfg.spin,
 		Fenced:       cfg.fenced,
+		List:         s.list,
 		Keys:         []string{s.key, engine.LabelKey(s.key, ""), s.channel},
 		Scripts:      s,
 	}
 	if s.token != "" {
 		spec.Keys = append(spec.Keys, s.token)
+	}
+	if s.list != "" {
+		spec.Keys = append(spec.Keys, s.list)
 	}
 	if cfg.spin {
 		spec.Line, spec.Channel = "spin "+s.key, ""
@@ -53,7 +61,7 @@ func (s *scripts) spec(name string, cfg config) *engine.Spec {
 	return spec
 }
 
-func (s *scripts) verb(e *engine.Engine) string {
+func (s *scripts) verb(e *engine.Engine) any {
 	if s.quiet {
 		return "NONE"
 	}
@@ -68,10 +76,17 @@ func (s *scripts) args(n int) []any {
 
 // Acquire runs rlock/acquire.
 func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.Request) (engine.Grant, error) {
-	keys, args := 1, s.args(10)
-	fenced := s.token != ""
+	fenced, lists := s.token != "", r.Entry != "" || r.Unlist != ""
+	room := 6
+	if fenced || lists || r.Label != "" {
+		room = 14
+	}
+	keys, args := 1, s.args(room)
 	if fenced {
 		keys, args = keys+1, append(args, s.token)
+	}
+	if lists {
+		keys, args = keys+1, append(args, s.listArg)
 	}
 	if r.Label != "" {
 		keys, args = keys+1, append(args, engine.LabelKey(s.key, r.Holder))
@@ -80,8 +95,11 @@ func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.Reque
 	switch {
 	case fenced:
 		args = append(args, 1, r.Label)
-	case r.Label != "":
+	case r.Label != "", lists:
 		args = append(args, 0, r.Label)
+	}
+	if lists {
+		args = append(args, r.Entry, r.Unlist, engine.ListKept())
 	}
 	reply, err := e.Eval(ctx, lua.RLockAcquire, keys, args)
 	switch {
@@ -98,7 +116,7 @@ func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.Reque
 			if left == 0 && verdict == engine.Refused {
 				left = 1 // its last millisecond, which is not unknown
 			}
-			return engine.Grant{Verdict: verdict, Left: millis(max(left, 0)), Token: reply.Ints[3]}, nil
+			return engine.Grant{Verdict: verdict, Left: millis(max(left, 0)), Token: reply.Ints[3], Server: reply.Ints[2]}, nil
 		}
 	}
 	return engine.Grant{}, engine.Unexpected(lua.RLockAcquire, reply.Ints)
@@ -108,18 +126,39 @@ var acquireVerdicts = map[int64]engine.Verdict{
 	1: engine.Granted, 0: engine.Refused, -1: engine.Gone, -2: engine.Late,
 }
 
-// Release runs rlock/release, or rlock/pass when there is an heir.
+// Release runs rlock/release, or rlock/pass when there is an heir before all others.
 func (s *scripts) Release(ctx context.Context, e *engine.Engine, r *engine.Return) (engine.Verdict, error) {
-	if r.Heir != nil {
+	if r.Heir != nil && r.Heir.Entry == "" {
 		return s.pass(ctx, e, r)
 	}
-	keys, args := 1, s.args(9)
+	gives := r.Count == 0 && r.Linger == 0 && !r.Alone && e.Gives(s.list)
+	more := r.Linger > 0 || r.Label != "" || s.token != "" || gives && (r.Heir != nil || r.Unlist != "" || r.Listens)
+	room := 8
+	if more {
+		room = 17
+	}
+	keys, args := 1, s.args(room)
+	if gives {
+		keys, args = keys+1, append(args, s.listArg)
+		if s.token != "" {
+			keys, args = keys+1, append(args, s.token)
+		}
+	}
 	if r.Label != "" {
 		keys, args = keys+1, append(args, engine.LabelKey(s.key, r.Holder))
 	}
 	args = append(args, r.Holder, r.Count, r.Deadline.NotAfter, r.Deadline.Ahead, s.channelArg, s.verb(e))
-	if r.Linger > 0 {
-		args = append(args, r.Linger.Milliseconds(), r.LingerAs)
+	switch {
+	case r.Linger > 0:
+		args = append(args, r.Linger.Milliseconds(), r.LingerAs, 0, bit(r.Label != ""))
+	case gives && (r.Heir != nil || r.Unlist != "" || r.Listens):
+		entry := ""
+		if r.Heir != nil {
+			entry = r.Heir.Entry
+		}
+		args = append(args, 0, entry, bit(s.token != ""), bit(r.Label != ""), r.Unlist, bit(r.Listens), engine.ListKept())
+	case r.Label != "" || gives && s.token != "":
+		args = append(args, 0, "", bit(gives && s.token != ""), bit(r.Label != ""))
 	}
 	reply, err := e.Eval(ctx, lua.RLockRelease, keys, args)
 	switch {
@@ -131,8 +170,16 @@ func (s *scripts) Release(ctx context.Context, e *engine.Engine, r *engine.Retur
 	}
 	if len(reply.Ints) == 3 {
 		if verdict, ok := releaseVerdicts[reply.Ints[0]]; ok {
-			if r.Deadline.NotAfter > 0 {
+			if reply.Ints[2] > 0 {
 				e.Learn(reply, reply.Ints[2])
+			}
+			switch reply.Ints[0] {
+			case 3:
+				r.Given, r.Token = true, reply.Ints[1]
+			case 4:
+				r.Listed = reply.Ints[2]
+			case 5:
+				r.Listed, r.Heard = reply.Ints[2], int(reply.Ints[1])
 			}
 			return verdict, nil
 		}
@@ -141,7 +188,15 @@ func (s *scripts) Release(ctx context.Context, e *engine.Engine, r *engine.Retur
 }
 
 var releaseVerdicts = map[int64]engine.Verdict{
-	1: engine.Granted, 2: engine.Already, -1: engine.Gone, -2: engine.Late,
+	1: engine.Granted, 3: engine.Granted, 4: engine.Granted, 5: engine.Granted, 2: engine.Already, -1: engine.Gone, -2: engine.Late,
+}
+
+// bit is a yes or no as the scripts take it.
+func bit(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
 }
 
 // pass runs rlock/pass.

@@ -478,7 +478,7 @@ func TestReleaseScriptLabelAndVerb(t *testing.T) {
 		for verb, want := range map[string]string{"PUBLISH": "0", "NONE": "", "SPUBLISH": "", "BOTH": "0"} {
 			s.flush()
 			s.acquire([]string{"lock", "label"}, "me:1", 1, 30000, 0, "who")
-			got := freed(s.reply(2, lua.RLockRelease, []string{"lock", "label"}, "me:1", 0, s.now()+within, ahead, "ch", verb))
+			got := freed(s.reply(2, lua.RLockRelease, []string{"lock", "list", "label"}, "me:1", 0, s.now()+within, ahead, "ch", verb, 0, "", 0, 1))
 			require.Equal(s, []int64{1, 0}, got, "a server without %s releases too", verb)
 			require.Equal(s, "", s.state(), "the label goes with the lock")
 			require.Equal(s, want, heard(), "messages with %s", verb)
@@ -486,7 +486,7 @@ func TestReleaseScriptLabelAndVerb(t *testing.T) {
 		}
 		s.acquire([]string{"lock", "label"}, "me:1", 1, 30000, 0, "who")
 		s.acquire([]string{"lock", "label"}, "me:1", 2, 30000, 0, "who")
-		s.release([]string{"lock", "label"}, "me:1", 1)
+		s.release([]string{"lock", "label"}, "me:1", 1, 0, "", 0, 1)
 		require.Equal(s, "label=who leased; lock=map[me:1:1] leased", s.state(), "a nested release keeps the label")
 		s.flush()
 
@@ -636,9 +636,9 @@ func TestScriptsAtTheMemoryLimit(t *testing.T) {
 	require.Equal(t, []int64{1, 1}, s.renew([]string{"a", "label a"}, "me:1", 60000, "", 60000), "renew")
 	s.lease("a", 60000)
 	s.lease("label a", 60000)
-	require.Equal(t, []int64{1, 1}, s.release([]string{"b", "label b"}, "me:1", 1), "nested release")
+	require.Equal(t, []int64{1, 1}, s.release([]string{"b", "label b"}, "me:1", 1, 0, "", 0, 1), "nested release")
 	s.lease("b", 20000)
-	require.Equal(t, []int64{1, 0}, s.release([]string{"b", "label b"}, "me:1", 0), "last release")
+	require.Equal(t, []int64{1, 0}, s.release([]string{"b", "list", "label b"}, "me:1", 0, 0, "", 0, 1), "last release")
 	require.Equal(t, []int64{1, 0}, s.release([]string{"c"}, "me:1", 0, 5000, "nobody"), "lingering release")
 	s.lease("c", 5000)
 	require.Equal(t, []int64{1}, s.reply(-1, lua.RLockForce, []string{"d"}, "ch", "PUBLISH"), "force")

@@ -467,7 +467,7 @@ func TestWireWaitersCostOneSubscription(t *testing.T) {
 		}
 		env.Advance(0)
 		require.Equal(t, waiters, c.Stats().Waiting, "Waiting")
-		require.Equal(t, 1, c.Stats().Subscriptions, "Subscriptions")
+		require.Equal(t, 2, c.Stats().Subscriptions, "wake-ups, and what the client is given")
 		require.EqualValues(t, 2, env.Link(env.Redis).Commands("evalsha")-sent, "the head asks, subscribes and asks again")
 		mustUnlock(t, h)
 		for range waiters {

@@ -1,0 +1,63 @@
+package rlock_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/redistest"
+	"github.com/latchkey-go/latchkey/lua"
+	"github.com/latchkey-go/latchkey/rlock"
+)
+
+// A release whose answer was late was sent again, and that one was answered; the
+// first one may arrive yet, and must not meet the next hold of its holder.
+func TestFaultRepeatedReleaseSparesNextHoldOfItsHolder(t *testing.T) {
+	t.Parallel()
+	r := newFaultRig(t)
+	c := r.client(t, 100*time.Millisecond)
+	ctx := latchkey.WithHolder(t.Context())
+	l := rlock.New(c, "a")
+	h, err := l.Lock(ctx)
+	require.NoError(t, err)
+	r.on(1, lua.RLockRelease, redistest.Late)
+	require.NoError(t, h.Unlock(ctx))
+	require.EqualValues(t, 1, r.count(redistest.Late))
+	r.free(t, "a")
+
+	begun := faultGo(func() (*latchkey.Hold, error) { return l.Lock(ctx) })
+	next := await(t, begun, 5*time.Second).hold
+	require.NotNil(t, next)
+	passed := r.count(redistest.Pass)
+	r.heal() // now the late one arrives
+	redistest.Until(t, "the late request to run", func() bool { return r.count(redistest.Pass) > passed })
+	require.Equal(t, map[string]string{next.HolderID(): "1"}, r.fields(t, "a"))
+	require.NoError(t, next.Unlock(ctx))
+	r.free(t, "a")
+}
+
+// What has cost the connection for wake-ups may have cost what Redis knew: holds
+// are looked at then, and not only when their next renewal is due.
+func TestFaultLookedAtAfterReconnect(t *testing.T) {
+	t.Parallel()
+	r := newFaultRig(t)
+	c := r.client(t, 0, latchkey.WithRecheck(time.Hour))
+	h, err := rlock.New(c, "a").Lock(t.Context())
+	require.NoError(t, err)
+	busy, err := rlock.New(r.client(t, 0), "busy").Lock(t.Context())
+	require.NoError(t, err)
+	waiting := faultGo(func() (*latchkey.Hold, error) { return rlock.New(c, "busy").Lock(t.Context()) })
+	redistest.Until(t, "the subscription", func() bool { return c.Stats().Subscriptions > 0 && c.Stats().Waiting > 0 })
+
+	require.NoError(t, r.direct.Del(t.Context(), "a").Err())
+	require.NoError(t, r.direct.Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err())
+	select {
+	case <-h.Lost():
+	case <-time.After(5 * time.Second): // the next renewal comes after 10 s
+		require.FailNow(t, "not looked at")
+	}
+	require.NoError(t, busy.Unlock(t.Context()))
+	require.NoError(t, await(t, waiting, 5*time.Second).hold.Unlock(t.Context()))
+}

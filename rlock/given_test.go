@@ -1,0 +1,419 @@
+package rlock_test
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // see tagged
+	"fmt"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/redistest"
+	"github.com/latchkey-go/latchkey/lua"
+	"github.com/latchkey-go/latchkey/rlock"
+)
+
+const (
+	channelOfL = "redisson_lock__channel:{l}"
+	listOfL    = "latchkey_next:{l}"
+)
+
+// A waiting is a call of Lock that waits.
+type waiting struct {
+	c   *latchkey.Client
+	got chan faultResult
+}
+
+// waits lets a client of its own wait for the lock l.
+func waits(t *testing.T, env *redistest.Env, ctx context.Context, opts ...any) *waiting { //nolint:revive // after t
+	t.Helper()
+	var copts []latchkey.Option
+	var lopts []latchkey.LockOption
+	var ropts []rlock.Option
+	for _, o := range opts {
+		switch o := o.(type) {
+		case latchkey.LockOption:
+			lopts = append(lopts, o)
+		case rlock.Option:
+			ropts = append(ropts, o)
+		case latchkey.Option:
+			copts = append(copts, o)
+		}
+	}
+	w := &waiting{latchkey.New(env.Client(), copts...), make(chan faultResult, 1)}
+	t.Cleanup(func() { _ = w.c.Close() })
+	go func() {
+		h, err := rlock.New(w.c, "l", ropts...).Lock(ctx, lopts...)
+		w.got <- faultResult{hold: h, err: err}
+	}()
+	env.Advance(10 * time.Millisecond)
+	return w
+}
+
+// given runs f in a bubble, with the lock l held.
+func given(t *testing.T, opts []rlock.Option, f func(t *testing.T, env *redistest.Env, h *latchkey.Hold)) {
+	t.Helper()
+	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+		c := latchkey.New(env.Client())
+		defer c.Close()
+		l := rlock.New(c, "l", opts...)
+		mustUnlock(t, mustLock(t, l)) // loads the scripts
+		f(t, env, mustLock(t, l))
+	})
+}
+
+// The lock goes to a waiter of another client with the unlock: it need not ask, and
+// the key has its name at once.
+func TestGivenToAnotherClient(t *testing.T) {
+	for _, held := range []time.Duration{50 * time.Millisecond, 4900 * time.Millisecond, time.Hour} {
+		t.Run(held.String(), func(t *testing.T) {
+			given(t, nil, func(t *testing.T, env *redistest.Env, h *latchkey.Hold) {
+				w := waits(t, env, t.Context())
+				env.Advance(held)
+				sent, start := env.Commands("evalsha"), time.Now()
+				mustUnlock(t, h)
+				r := <-w.got
+				require.NoError(t, r.err)
+				require.Zero(t, time.Since(start))
+				require.Equal(t, sent+1, env.Commands("evalsha"), "the unlock, and nothing else")
+				require.Equal(t, map[string]string{r.hold.HolderID(): "1"}, env.Redis.HGetAll(t.Context(), "l").Val())
+				require.Zero(t, env.Redis.Exists(t.Context(), listOfL).Val())
+				require.LessOrEqual(t, r.hold.Remaining(), env.Redis.PTTL(t.Context(), "l").Val(), "believed in for longer than Redis keeps it")
+				require.Greater(t, r.hold.Remaining(), 15*time.Second)
+				env.Advance(time.Hour)
+				require.NoError(t, r.hold.Context().Err())
+				mustUnlock(t, r.hold)
+				require.Empty(t, env.Redis.Keys(t.Context(), "*").Val())
+			})
+		})
+	}
+}
+
+// Clients have it in the order in which they asked.
+func TestGivenInTurn(t *testing.T) {
+	given(t, nil, func(t *testing.T, env *redistest.Env, h *latchkey.Hold) {
+		var ws []*waiting
+		for range 5 {
+			ws = append(ws, waits(t, env, t.Context()))
+		}
+		for i, w := range ws {
+			env.Advance(200 * time.Millisecond) // the subscription of the one before is gone
+			mustUnlock(t, h)
+			synctest.Wait()
+			for j, other := range ws[i:] {
+				require.Len(t, other.got, max(1-j, 0), "after %d", i)
+			}
+			h = (<-w.got).hold
+		}
+		mustUnlock(t, h)
+	})
+}
+
+// Where anybody else listens, the lock is free for all.
+func TestNotGivenWhereOthersListen(t *testing.T) {
+	for name, opts := range map[string][]any{
+		"Redisson":           nil,
+		"turned off":         {latchkey.WithDirectGrants(false)},
+		"a holder in ctx":    {"holder"},
+		"labelled":           {latchkey.Label("x")},
+		"replicas must know": {latchkey.WithReplicaAck(1, time.Second)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			given(t, nil, func(t *testing.T, env *redistest.Env, h *latchkey.Hold) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if len(opts) > 0 && opts[0] == "holder" {
+					ctx = latchkey.WithHolder(ctx)
+				}
+				if name == "Redisson" {
+					ps := env.Client().Subscribe(t.Context(), channelOfL)
+					defer ps.Close()
+					_, err := ps.Receive(t.Context())
+					require.NoError(t, err)
+				}
+				first := waits(t, env, ctx, opts...)
+				second := waits(t, env, t.Context())
+				raw := env.Client().PSubscribe(t.Context(), "redisson_lock__channel*")
+				defer raw.Close()
+				_, err := raw.Receive(t.Context())
+				require.NoError(t, err)
+				messages := raw.Channel()
+				synctest.Wait()
+				mustUnlock(t, h)
+				m := <-messages
+				require.Equal(t, channelOfL+" 0", m.Channel+" "+m.Payload)
+				env.Advance(time.Second)
+				for range 2 { // whoever comes first
+					select {
+					case r := <-first.got:
+						if name != "replicas must know" { // there are none
+							require.NoError(t, r.err)
+							mustUnlock(t, r.hold)
+						}
+					case r := <-second.got:
+						require.NoError(t, r.err)
+						mustUnlock(t, r.hold)
+					}
+					env.Advance(time.Second)
+				}
+			})
+		})
+	}
+}
+
+// Who is gone is passed over, and costs nobody a moment.
+func TestNotGivenToTheDead(t *testing.T) {
+	given(t, nil, func(t *testing.T, env *redistest.Env, h *latchkey.Hold) {
+		env.Redis.ZAdd(t.Context(), listOfL, redis.Z{Score: float64(time.Now().UnixMicro()), Member: "dead 7 30000 proof"})
+		w := waits(t, env, t.Context())
+		start := time.Now()
+		mustUnlock(t, h)
+		r := <-w.got
+		require.NoError(t, r.err)
+		require.Zero(t, time.Since(start))
+		require.Equal(t, map[string]string{r.hold.HolderID(): "1"}, env.Redis.HGetAll(t.Context(), "l").Val())
+		mustUnlock(t, r.hold)
+		require.Empty(t, env.Redis.Keys(t.Context(), "*").Val())
+	})
+}
+
+// Who gives up leaves the list, and what is given in that moment goes on.
+func TestGivenToOneWhoGivesUp(t *testing.T) {
+	for _, later := range []bool{false, true} {
+		t.Run(fmt.Sprint("later ", later), func(t *testing.T) {
+			given(t, nil, func(t *testing.T, env *redistest.Env, h *latchkey.Hold) {
+				ctx, cancel := context.WithCancel(t.Context())
+				w := waits(t, env, ctx)
+				next := waits(t, env, t.Context())
+				cancel()
+				if later {
+					require.ErrorIs(t, (<-w.got).err, context.Canceled)
+					synctest.Wait()
+					require.EqualValues(t, 1, env.Redis.ZCard(t.Context(), listOfL).Val())
+				}
+				mustUnlock(t, h)
+				r := <-next.got
+				require.NoError(t, r.err)
+				mustUnlock(t, r.hold)
+				if !later {
+					if r = <-w.got; r.err == nil {
+						mustUnlock(t, r.hold)
+					}
+				}
+				env.Advance(10 * time.Second)
+				require.Empty(t, env.Redis.Keys(t.Context(), "*").Val())
+			})
+		})
+	}
+}
+
+// Who gives up while Redis cannot be reached leaves the list when it can be again.
+func TestGivenUpWithoutRedis(t *testing.T) {
+	given(t, nil, func(t *testing.T, env *redistest.Env, _ *latchkey.Hold) {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := waits(t, env, ctx)
+		watcher := env.Client()
+		listed := func() int64 { return watcher.ZCard(t.Context(), listOfL).Val() }
+		require.EqualValues(t, 1, listed())
+		env.Partition()
+		cancel()
+		require.ErrorIs(t, (<-w.got).err, context.Canceled)
+		env.Advance(6 * time.Second)
+		env.Heal()
+		env.Advance(3 * time.Second)
+		require.Zero(t, listed())
+	})
+}
+
+// tagged returns a message that gives the lock l.
+func tagged(gift, proof string) string {
+	return fmt.Sprintf("+%s %x", gift, sha1.Sum([]byte("l "+gift+" "+proof))) //nolint:gosec // as the script makes it
+}
+
+// A message that was under way for longer than the lease it tells of is not
+// believed: the waiter has been refused since. Nor is one of somebody who cannot
+// read the list.
+func TestOldGift(t *testing.T) {
+	given(t, nil, func(t *testing.T, env *redistest.Env, h *latchkey.Hold) {
+		w := waits(t, env, t.Context())
+		entry := env.Redis.ZRange(t.Context(), listOfL, 0, -1).Val()[0]
+		var id, proof string
+		var number, ms int
+		_, err := fmt.Sscan(entry, &id, &number, &ms, &proof)
+		require.NoError(t, err)
+		require.Equal(t, w.c.ID(), id)
+		require.Len(t, proof, 26)
+		now := time.Now().UnixMilli()
+		good := fmt.Sprintf("%d %d %d", number, ms, now)
+		for _, m := range []string{
+			tagged(fmt.Sprintf("%d %d %d", number, ms, now-1000), proof),
+			"", "0", "+", "+ 1 1", "+1", "+1 1", "+" + good, "+" + good + " ", "+" + good + " x", tagged(good, ""), tagged(good, "x"),
+			tagged("x 1 1", proof), tagged("1 1", proof), tagged("1 1 1 1 1", proof), tagged(good+" x", proof),
+			tagged(fmt.Sprintf("%d %d %d", number, int64(math.MaxInt64), now), proof),
+		} {
+			env.Redis.Publish(t.Context(), channelOfL+":"+id, m)
+			env.Advance(time.Millisecond)
+			require.Empty(t, w.got, "%q", m)
+		}
+		env.Advance(time.Second)
+		require.Empty(t, w.got, "it believed what was not for it")
+		mustUnlock(t, h)
+		r := <-w.got
+		require.NoError(t, r.err)
+		mustUnlock(t, r.hold)
+	})
+}
+
+// What is given to one who is not there any more, or never was, goes on to the next
+// at once.
+func TestGivenToNobody(t *testing.T) {
+	given(t, nil, func(t *testing.T, env *redistest.Env, _ *latchkey.Hold) {
+		w := waits(t, env, t.Context())
+		nobody := w.c.ID() + ":999"
+		var id, number, ms, proof string
+		_, err := fmt.Sscan(env.Redis.ZRange(t.Context(), listOfL, 0, -1).Val()[0], &id, &number, &ms, &proof)
+		require.NoError(t, err)
+		env.Redis.Del(t.Context(), "l")
+		env.Redis.HSet(t.Context(), "l", nobody, 1)
+		env.Redis.PExpire(t.Context(), "l", 30*time.Second)
+		start := time.Now()
+		env.Redis.Publish(t.Context(), channelOfL+":"+w.c.ID(), tagged(fmt.Sprintf("999 30000 %d", time.Now().UnixMilli()), proof))
+		r := <-w.got
+		require.NoError(t, r.err)
+		require.Less(t, time.Since(start), 50*time.Millisecond)
+		mustUnlock(t, r.hold)
+	})
+}
+
+// A message that comes when its holder has found out by asking, and has handed the
+// lock on in memory, takes it from nobody: the holder's name stands for the next one.
+func TestGiftThatComesBehindTheHandOver(t *testing.T) {
+	given(t, nil, func(t *testing.T, env *redistest.Env, h *latchkey.Hold) {
+		w := waits(t, env, t.Context())
+		l := rlock.New(w.c, "l")
+		next := faultGo(func() (*latchkey.Hold, error) { return l.Lock(t.Context()) })
+		var id, number, ms, proof string
+		_, err := fmt.Sscan(env.Redis.ZRange(t.Context(), listOfL, 0, -1).Val()[0], &id, &number, &ms, &proof)
+		require.NoError(t, err)
+		synctest.Wait()
+		mustUnlock(t, h)
+		first := (<-w.got).hold
+		stand := first.HolderID()
+		mustUnlock(t, first)
+		second := (<-next).hold
+		require.Equal(t, map[string]string{stand: "1"}, env.Redis.HGetAll(t.Context(), "l").Val())
+		env.Redis.Publish(t.Context(), channelOfL+":"+id, tagged(fmt.Sprintf("%s %s %d", number, ms, time.Now().UnixMilli()), proof))
+		synctest.Wait()
+		require.Equal(t, map[string]string{stand: "1"}, env.Redis.HGetAll(t.Context(), "l").Val(), "the lock was taken from its holder")
+		env.Advance(time.Minute)
+		require.NoError(t, second.Context().Err())
+		mustUnlock(t, second)
+		require.Empty(t, env.Redis.Keys(t.Context(), "*").Val())
+	})
+}
+
+// A fenced lock is given with its token; a handle that takes none cannot give it.
+func TestGivenWithAToken(t *testing.T) {
+	for _, releaser := range [][]rlock.Option{{rlock.Fenced()}, nil} {
+		t.Run(fmt.Sprint(len(releaser)), func(t *testing.T) {
+			given(t, releaser, func(t *testing.T, env *redistest.Env, h *latchkey.Hold) {
+				w := waits(t, env, t.Context(), rlock.Fenced())
+				sent := env.Commands("evalsha")
+				mustUnlock(t, h)
+				r := <-w.got
+				require.NoError(t, r.err)
+				require.Greater(t, r.hold.Token(), h.Token())
+				if len(releaser) > 0 {
+					require.Equal(t, sent+1, env.Commands("evalsha"))
+				}
+				w = waits(t, env, t.Context(), rlock.Fenced())
+				mustUnlock(t, r.hold)
+				r2 := <-w.got
+				require.NoError(t, r2.err)
+				require.Greater(t, r2.hold.Token(), r.hold.Token())
+				mustUnlock(t, r2.hold)
+			})
+		})
+	}
+}
+
+// The list of rlock/release, answer by answer.
+func TestReleaseScriptGives(t *testing.T) {
+	onBoth(t, func(s *scripted) {
+		const lease = 30000
+		release := func(want int64, entry, gone string, listens int) {
+			s.Helper()
+			for range 20 { // now and then it is open to all
+				s.do("DEL", "lock")
+				s.acquire([]string{"lock"}, "me:1", 1, lease)
+				got := freed(s.reply(2, lua.RLockRelease, []string{"lock", "list"},
+					"me:1", 0, s.now()+within, ahead, "ch", "PUBLISH", 0, entry, 0, 0, gone, listens, 15000))
+				if got[0] == want {
+					return
+				}
+				require.Contains(s, []int64{1, 5}, got[0])
+				if entry != "" {
+					s.do("ZREM", "list", entry)
+				}
+			}
+			require.FailNow(s, "never", "%d", want)
+		}
+		since := func(ago time.Duration) int64 { return (s.now() - ago.Milliseconds()) * 1000 }
+		own, ch := s.listen("ch:you"), s.listen("ch")
+
+		// Our own is the only one.
+		release(3, "me 2 20000 p", "", 1)
+		require.Equal(s, "lock=map[me:2:1] leased", s.state())
+		s.lease("lock", 20000)
+
+		// Another client listens, and is told; ours waits behind it.
+		s.flush()
+		s.do("ZADD", "list", since(time.Second), "you 5 10000 p", since(2*time.Second), "gone 1 10000 p")
+		release(4, "me 2 20000 p", "", 1)
+		require.Regexp(s, `^\+5 10000 \d{13} [0-9a-f]{40}$`, own())
+		require.Equal(s, map[string]string{"you:5": "1"}, s.rdb.HGetAll(s.Context(), "lock").Val())
+		s.lease("lock", 10000)
+		require.Equal(s, []string{"me 2 20000 p"}, s.rdb.ZRange(s.Context(), "list", 0, -1).Val())
+
+		// An entry of ours that is taken out is not given the lock, nor is an old one.
+		s.flush()
+		ch()
+		s.do("ZADD", "list", since(time.Second), "you 6 10000 p", since(16*time.Second), "you 7 10000 p")
+		redistest.Until(s, "it to be tried", func() bool { // when it is not the turn of all
+			release(1, "", "you 6 10000 p", 1)
+			return s.rdb.Exists(s.Context(), "list").Val() == 0
+		})
+		require.Empty(s, own())
+		require.Zero(s, s.rdb.Exists(s.Context(), "list", "lock").Val())
+		require.NotEmpty(s, ch(), "it is open to all")
+
+		// A server that does not hear us: open to all, and the list stays.
+		s.do("ZADD", "list", since(time.Second), "you 6 10000 p")
+		release(5, "me 2 20000 p", "", 9)
+		require.NotEmpty(s, ch())
+		require.Empty(s, own())
+		require.EqualValues(s, 2, s.rdb.ZCard(s.Context(), "list").Val())
+		s.flush()
+
+		// One who listens and is in no list: open to all, and the list stays.
+		s.do("ZADD", "list", since(time.Second), "you 6 10000 p")
+		more := s.listen("ch")
+		release(5, "me 2 20000 p", "", 0)
+		require.NotEmpty(s, more())
+		require.Empty(s, own())
+
+		// What is no list, or no entry, is nobody.
+		s.flush()
+		s.do("SET", "list", "x")
+		release(1, "", "", 1)
+		s.flush()
+		s.do("ZADD", "list", since(0), "nonsense")
+		release(1, "", "", 1)
+		require.Empty(s, own())
+	})
+}

@@ -1,0 +1,70 @@
+package rlock_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/rlock"
+)
+
+// The lease began when Redis set it, not when its answer came: what the answer
+// took is gone from the time for which it may be believed in.
+func TestWindowBeginsWithTheRequest(t *testing.T) {
+	keep(t, func(t *testing.T, d *dog) {
+		const way = 700 * time.Millisecond
+		l := rlock.New(d.c, "a")
+		h, err := l.Lock(t.Context()) // which connects
+		require.NoError(t, err)
+		require.NoError(t, h.Unlock(t.Context()))
+		d.Link(d.rdb).Delay(way)
+		for _, lease := range []time.Duration{0, 10 * time.Second} {
+			opts, whole := []latchkey.LockOption(nil), 30*time.Second
+			if lease > 0 {
+				opts, whole = append(opts, latchkey.Lease(lease)), lease
+			}
+			start := time.Now()
+			h, err = l.Lock(t.Context(), opts...)
+			require.NoError(t, err)
+			require.Equal(t, way, time.Since(start))
+			require.Equal(t, believable(whole)-way, h.Remaining())
+			require.NoError(t, h.Unlock(t.Context()))
+		}
+	})
+}
+
+// A grant that comes too late, of a server that was frozen for longer than the
+// lease, is asked for again. On a way that is always too long for the lease the
+// call fails, and nothing is left.
+func TestLateGrantIsAskedForAgain(t *testing.T) {
+	for _, always := range []bool{false, true} {
+		keep(t, func(t *testing.T, d *dog) {
+			l := rlock.New(d.c, "a")
+			h, err := l.Lock(t.Context()) // which connects
+			require.NoError(t, err)
+			require.NoError(t, h.Unlock(t.Context()))
+			d.Link(d.rdb).Delay(1200 * time.Millisecond)
+			got := make(chan error, 1)
+			go func() {
+				h, err := l.Lock(t.Context(), latchkey.Lease(time.Second))
+				if err == nil {
+					require.Positive(t, h.Remaining())
+					err = h.Unlock(t.Context())
+				}
+				got <- err
+			}()
+			d.Advance(100 * time.Millisecond)
+			if !always {
+				d.Link(d.rdb).Delay(0)
+				require.NoError(t, <-got)
+			} else {
+				require.ErrorIs(t, <-got, latchkey.ErrLeaseLost)
+			}
+			d.Link(d.rdb).Delay(0)
+			d.Advance(time.Minute)
+			require.Empty(t, d.Redis.Keys(t.Context(), "*").Val())
+		})
+	}
+}
