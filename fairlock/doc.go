@@ -56,9 +56,9 @@
 //	redisson_lock_queue:{name}               list of holders that wait, the next one first
 //	redisson_lock_timeout:{name}             sorted set holder -> deadline, ms since the epoch
 //	redisson_lock__channel:{name}:<holder>   Redis channel of a waiter; "0" when it is its turn
-//	redisson_lock__channel:{name}:<client>   the same for all waiters of a client of latchkey; "+<number> <ms>"
-//	                                         when its holder of that number was given the lock, for so long
-//	latchkey_queue:{name}                    hash client id -> until when it is alive, ms since the epoch
+//	redisson_lock__channel:{name}:<client>   the same for all waiters of a client of latchkey; "+<number> <ms>
+//	                                         <server ms> <tag>" when its holder of that number was given the lock, for so long
+//	latchkey_queue:{name}                    hash client id -> until when it is alive, ms since the epoch, and its proof
 //	latchkey_label:{name}:<holder>           label (option Label) of who holds or waits; expires with the lease or the place
 //
 // The queue and its two companions go with the last waiter. They expire a day
@@ -69,7 +69,9 @@
 // client was known to be alive, until the watchdog makes the lease longer: a
 // client that dies just then keeps nobody out for longer than one that dies
 // waiting. It believes in that lease from before its last request, or its client's
-// last question, that found it in the queue.
+// last question, that found it in the queue. The tag of the message takes the proof
+// of the client to make, which only those can read who can read the keys: a message
+// of anybody else gives nothing, and is a hint to ask.
 //
 // A client with waiters listens on its own channel; a Go client that gives the lock
 // back publishes there. The first of its waiters listens on the waiter's channel as

@@ -2,15 +2,20 @@ package fairlock_test
 
 import (
 	"context"
+	"crypto/sha1" //nolint:gosec // it is what the scripts have
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/fairlock"
 	"github.com/latchkey-go/latchkey/internal/redistest"
+	"github.com/latchkey-go/latchkey/lua"
 )
 
 // between runs f with a lock that one client holds and another waits for, for so
@@ -98,7 +103,8 @@ func TestGivenToAHolderThatComesAgain(t *testing.T) {
 		again := later(func() (*latchkey.Hold, error) { return fairlock.New(waiter, "f").Lock(ctx) })
 		b.Advance(time.Second)
 		number := mine[len(waiter.ID())+1:]
-		b.Redis.Publish(t.Context(), channelOf("f")+":"+waiter.ID(), "+"+number+" 15000")
+		proof := strings.SplitN(b.Redis.HGet(t.Context(), clientsKey("f"), waiter.ID()).Val(), " ", 2)[1]
+		b.Redis.Publish(t.Context(), channelOf("f")+":"+waiter.ID(), tagged(number+" 15000 1", proof))
 		b.Advance(time.Second)
 		require.Empty(t, again, "it believed a message that was not for this time")
 		b.Redis.Del(t.Context(), "f")
@@ -134,21 +140,52 @@ func TestGivenToADeadClient(t *testing.T) {
 	})
 }
 
-// Messages that nobody has sent who gave the lock back make nobody a holder for
-// good: the watchdog asks.
+// tagged is what a client that has left that proof is told by who gives it f.
+func tagged(gift, proof string) string {
+	return fmt.Sprintf("+%s %x", gift, sha1.Sum([]byte("f "+gift+" "+proof)))
+}
+
+// A message of somebody who knows everything but what the keys hold gives nothing,
+// and costs one question at the most.
 func TestForgedGift(t *testing.T) {
 	between(t, time.Second, anew, nil, func(t *pair) {
 		b, h, got, waiter := t.b, t.h, t.got, t.waiter
 		client := channelOf("f") + ":" + waiter.ID()
-		for _, m := range []string{"", "+", "+ ", "+x 1", "+1", "+1 x", "+99999999999999999999 15000", "+1 -1", "1", "+999 15000"} {
-			b.Redis.Publish(t.Context(), client, m)
+		place := queued(t, b.Redis, "f")[0]
+		gift := strings.TrimPrefix(place, waiter.ID()+":") + fmt.Sprintf(" 15000 %d", time.Now().UnixMilli())
+		proof := strings.SplitN(b.Redis.HGet(t.Context(), clientsKey("f"), waiter.ID()).Val(), " ", 2)[1]
+		require.Len(t, proof, 26)
+		before := b.Commands("evalsha")
+		forged := []string{
+			"", "+", "+ ", "+  ", "+x 1", "+1", "+1 x", "+99999999999999999999 15000 1", "+1 -1", "1", "+999 15000", "+999 15000 1",
+			"+" + gift, "+" + gift + " ", "+" + gift + " " + strings.Repeat("0", 40), "+" + gift + " " + proof,
+			tagged(gift, ""), tagged(gift, strings.ToLower(proof)), tagged(gift+" ", proof) + " ",
+			strings.ToUpper(tagged(gift, proof)), tagged("999 15000 1", proof), tagged("x 15000 1", proof),
+			tagged(strings.Replace(gift, "15000", "15001 1 1", 1), proof), tagged(strings.TrimPrefix(place, waiter.ID()+":")+" 15000 1", proof),
+			fmt.Sprintf("+%s %x", gift, sha1.Sum([]byte("another "+gift+" "+proof))),
 		}
-		b.Advance(time.Second)
-		require.Empty(t, got)
+		for _, m := range forged {
+			b.Redis.Publish(t.Context(), client, m)
+			b.Advance(time.Millisecond)
+			require.Empty(t, got, "%q", m)
+		}
+		require.LessOrEqual(t, b.Commands("evalsha")-before, int64(len(forged)))
+		require.Equal(t, map[string]string{h.HolderID(): "1"}, b.Redis.HGetAll(t.Context(), "f").Val())
 		unlock(t, h)
 		o := <-got
 		require.NoError(t, o.err)
 		unlock(t, o.hold)
+		require.Empty(t, b.Redis.Keys(t.Context(), "*").Val())
+	})
+	// Else the test would show nothing: the right tag is believed.
+	between(t, time.Second, anew, nil, func(t *pair) {
+		place := queued(t, t.b.Redis, "f")[0]
+		proof := strings.SplitN(t.b.Redis.HGet(t.Context(), clientsKey("f"), t.waiter.ID()).Val(), " ", 2)[1]
+		gift := strings.TrimPrefix(place, t.waiter.ID()+":") + fmt.Sprintf(" 15000 %d", time.Now().UnixMilli())
+		t.b.Redis.Publish(t.Context(), channelOf("f")+":"+t.waiter.ID(), tagged(gift, proof))
+		o := <-t.got
+		require.NoError(t, o.err)
+		unlock(t, t.h)
 	})
 }
 
@@ -167,4 +204,45 @@ func TestGivenWithoutReplicas(t *testing.T) {
 	o := <-got
 	require.ErrorIs(t, o.err, latchkey.ErrNotReplicated)
 	nothing(t, rdb)
+}
+
+// A place that has been left behind is given up, but not the one, nor the lock, that
+// its holder comes to have meanwhile: a holder of the context may come again.
+func TestStrayPlaceOfOneWhoComesAgain(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		holder, rdb := newClient(t, b.Client()), b.Client()
+		c := newClient(t, rdb)
+		ctx := latchkey.WithHolder(t.Context())
+		h := must(t)(fairlock.New(c, "other").Lock(ctx))
+		id := h.HolderID()
+		unlock(t, h)
+
+		first := must(t)(fairlock.New(holder, "f").Lock(t.Context()))
+		require.NoError(t, b.Redis.RPush(t.Context(), queueKey("f"), id).Err())
+		require.NoError(t, b.Redis.ZAdd(t.Context(), scoresKey("f"), redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: id}).Err())
+		behind := later(func() (*latchkey.Hold, error) { return fairlock.New(c, "f").Lock(t.Context()) })
+		b.Advance(time.Second)
+
+		p := b.Link(rdb)
+		p.HoldFor(300 * time.Millisecond)
+		p.OnCommand(func(args []string) redistest.Act {
+			if len(args) > 1 && (args[1] == lua.FairLockLeave.SHA || args[1] == lua.FairLockLeave.Source) {
+				return redistest.Late
+			}
+			return redistest.Pass
+		})
+		unlock(t, first) // to the one who is not there
+		synctest.Wait()
+		require.EqualValues(t, 1, p.Count(redistest.Late), "it leaves for him")
+		again := later(func() (*latchkey.Hold, error) { return fairlock.New(c, "f").Lock(ctx) })
+		for _, next := range []<-chan outcome{behind, again} {
+			o := <-next
+			require.NoError(t, o.err)
+			b.Advance(time.Second)
+			require.Equal(t, map[string]string{o.hold.HolderID(): "1"}, b.Redis.HGetAll(t.Context(), "f").Val())
+			require.NoError(t, o.hold.Context().Err())
+			unlock(t, o.hold)
+		}
+		require.Empty(t, b.Redis.Keys(t.Context(), "*").Val())
+	})
 }

@@ -31,7 +31,7 @@ type scripts struct {
 
 	// The same, and what else is the same each time, ready to be sent.
 	keyArg, queueArg, scoresArg, clientsArg, channelArg any
-	timeoutArg, clientArg, aliveArg, keepArg            any
+	timeoutArg, clientArg, aliveArg, keepArg, proofArg  any
 }
 
 func newScripts(e *engine.Engine, key string, cfg config) *scripts {
@@ -47,7 +47,7 @@ func newScripts(e *engine.Engine, key string, cfg config) *scripts {
 	_, alive := e.Keeping(s.timeout)
 	s.keyArg, s.queueArg, s.scoresArg, s.clientsArg, s.channelArg = s.key, s.queue, s.scores, s.clients, s.channel
 	s.timeoutArg, s.clientArg = s.timeout.Milliseconds(), e.ID()
-	s.aliveArg, s.keepArg = alive.Milliseconds(), keepQueue.Milliseconds()
+	s.aliveArg, s.keepArg, s.proofArg = alive.Milliseconds(), keepQueue.Milliseconds(), e.Proof()
 	return s
 }
 
@@ -85,13 +85,16 @@ func (s *scripts) args(n int) []any {
 
 // Acquire runs fairlock/acquire.
 func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.Request) (engine.Grant, error) {
-	keys, args := 4, s.args(18)
+	keys, args := 4, s.args(19)
 	if r.Label != "" {
 		keys, args = keys+1, append(args, engine.LabelKey(s.key, r.Holder))
 	}
 	args = append(args, r.Holder, r.Count, r.Lease.Milliseconds(), r.Deadline.NotAfter, r.Deadline.Ahead,
 		r.Wait.Milliseconds(), s.timeoutArg, s.clientArg, s.aliveArg, s.channelArg, e.Verb(), s.keepArg)
-	if r.Label != "" {
+	switch {
+	case r.Wait > 0:
+		args = append(args, r.Label, s.proofArg)
+	case r.Label != "":
 		args = append(args, r.Label)
 	}
 	reply, err := e.Eval(ctx, lua.FairLockAcquire, keys, args)
@@ -106,7 +109,7 @@ func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.Reque
 	switch {
 	case len(ints) == 4 && ints[0] == 0:
 		e.Learn(reply, ints[2])
-		return engine.Grant{Verdict: engine.Refused, Left: millis(max(ints[1], 0)), Ticket: ints[3], Next: text}, nil
+		return engine.Grant{Verdict: engine.Refused, Left: millis(max(ints[1], 0)), Server: ints[2], Ticket: ints[3], Next: text}, nil
 	case len(ints) == 3:
 		if verdict, ok := acquireVerdicts[ints[0]]; ok {
 			e.Learn(reply, ints[2])
@@ -203,25 +206,26 @@ func (s *scripts) Leave(ctx context.Context, e *engine.Engine, l *engine.Leaving
 var leaveVerdicts = map[int64]engine.Verdict{1: engine.Granted, 0: engine.Already, -2: engine.Late}
 
 // Keep runs fairlock/keep.
-func (s *scripts) Keep(ctx context.Context, e *engine.Engine, holders []string) ([]bool, error) {
-	args := make([]any, engine.Head, engine.Head+7+len(holders))
-	args = append(args, s.queueArg, s.scoresArg, s.clientsArg, s.clientArg, s.aliveArg, s.timeoutArg, s.keepArg)
+func (s *scripts) Keep(ctx context.Context, e *engine.Engine, holders []string) (has []bool, at int64, err error) {
+	args := make([]any, engine.Head, engine.Head+8+len(holders))
+	args = append(args, s.queueArg, s.scoresArg, s.clientsArg, s.clientArg, s.aliveArg, s.timeoutArg, s.keepArg, s.proofArg)
 	for _, h := range holders {
 		args = append(args, h)
 	}
 	reply, err := e.Eval(ctx, lua.FairLockKeep, 3, args)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if len(reply.Ints) != 1+len(holders) {
-		return nil, engine.Unexpected(lua.FairLockKeep, reply)
+		return nil, 0, engine.Unexpected(lua.FairLockKeep, reply)
 	}
-	e.Learn(reply, reply.Ints[0])
-	has := make([]bool, len(holders))
+	at = reply.Ints[0]
+	e.Learn(reply, at)
+	has = make([]bool, len(holders))
 	for i := range has {
 		has[i] = reply.Ints[i+1] == 1
 	}
-	return has, nil
+	return has, at, nil
 }
 
 // force runs fairlock/force.

@@ -26,6 +26,7 @@ const (
 	timeout = 300000
 	alive   = 15000
 	day     = 24 * 3600 * 1000
+	proof   = "secret"
 )
 
 // A scripted is a server that scripts run on, with nothing of ours between. The
@@ -125,7 +126,7 @@ func (s *scripted) acquire(holder string, wait int64) string {
 func (s *scripted) acquireCount(holder string, count int, wait int64) string {
 	s.Helper()
 	return s.reply(2, lua.FairLockAcquire, fourKeys, holder, count, lease, s.now()+within, ahead, wait, timeout,
-		clientOf(holder), alive, channelOf("f"), "PUBLISH", day)
+		clientOf(holder), alive, channelOf("f"), "PUBLISH", day, "", proof)
 }
 
 // queue puts holders into the queue in order.
@@ -150,7 +151,7 @@ func (s *scripted) leave(holder string, wait int64) string {
 
 func (s *scripted) keep(client string, holders ...any) string {
 	s.Helper()
-	return s.reply(0, lua.FairLockKeep, fourKeys[1:], append([]any{client, alive, timeout, day}, holders...)...)
+	return s.reply(0, lua.FairLockKeep, fourKeys[1:], append([]any{client, alive, timeout, day, proof}, holders...)...)
 }
 
 // dead makes a client of ours one that has fallen silent.
@@ -381,7 +382,7 @@ func TestDeadHeads(t *testing.T) {
 		s.queue("dead:1", "dead:2", "live:1", "dead:3", "live:2")
 		s.dead("dead")
 		require.Equal(s, "1", s.release("hold:1"))
-		require.Regexp(s, `^\[live \+1 (14\d{3}|15000)\]$`, heard(), "the first that lives is given the lock, and its client is told")
+		require.Regexp(s, `^\[live \+1 (14\d{3}|15000) \d{13} [0-9a-f]{40}\]$`, heard(), "the first that lives is given the lock, and its client is told")
 		require.Equal(s, map[string]string{"live:1": "1"}, s.rdb.HGetAll(s.Context(), "f").Val())
 		require.InDelta(s, alive, s.rdb.PTTL(s.Context(), "f").Val().Milliseconds(), 1000)
 		require.Equal(s, "1 30000", s.acquire("live:1", timeout))
@@ -528,7 +529,7 @@ func TestLeave(t *testing.T) {
 		require.Empty(s, heard(), "the lock is held")
 
 		s.release("hold:1")
-		require.Regexp(s, `^\[a \+1 \d+\]$`, heard())
+		require.Regexp(s, `^\[a \+1 \d+ \d{13} [0-9a-f]{40}\]$`, heard())
 		require.Equal(s, "1 -", s.leave("a:1", timeout), "it was given the lock, and gives it back")
 		require.Empty(s, s.rdb.HGetAll(s.Context(), "f").Val())
 		require.Equal(s, []string{"c 0"}, heard(), "the lock is free: the next one is told")

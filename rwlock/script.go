@@ -145,6 +145,9 @@ func (s *scripts) release(ctx context.Context, e *engine.Engine, script *lua.Scr
 	if err != nil {
 		return 0, err
 	}
+	if reply.Ints == nil && reply.Int == 1 {
+		return engine.Granted, nil
+	}
 	if len(reply.Ints) == 3 {
 		if verdict, ok := releaseVerdicts[reply.Ints[0]]; ok {
 			if r.Deadline.NotAfter > 0 {
@@ -220,6 +223,10 @@ func (s *readScripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.R
 	reply, err := e.Eval(ctx, lua.RWLockAcquireRead, keys, args)
 	if err != nil {
 		return engine.Grant{}, err
+	}
+	if reply.Ints == nil && reply.Int > 0 {
+		e.Learn(reply, reply.Int)
+		return engine.Grant{Verdict: engine.Granted, Left: r.Lease}, nil
 	}
 	return acquired(e, lua.RWLockAcquireRead, reply)
 }
