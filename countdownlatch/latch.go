@@ -103,7 +103,7 @@ func (l *Latch) AwaitSet(ctx context.Context) error {
 }
 
 func (l *Latch) await(ctx context.Context, op string, s *engine.Spec, reached func(state) bool) error {
-	return l.engine.Until(ctx, op, s, engine.LockConfig{}, false, &look{latch: l, reached: reached})
+	return l.engine.Until(ctx, op, s, &engine.LockConfig{}, false, &look{latch: l, reached: reached})
 }
 
 // Delete ends the count whatever is left of it, and reports whether one was
@@ -122,11 +122,13 @@ func (l *Latch) Delete(ctx context.Context) (deleted bool, err error) {
 type look struct {
 	latch   *Latch
 	reached func(state) bool
-	last    int64 // server time of the last look, µs; 0 before the first
+	looked  bool
+	ended   int64 // when a count had last ended at the last look
 }
 
 // Ask looks. A count that has ended since the last look was reached too, though
-// another one may be running, but only by those who waited then.
+// another one may be running, but only by those who waited then. The times are only
+// told apart: the server's clock may have been set in between.
 func (w *look) Ask(ctx context.Context, _ engine.Deadline) (engine.Answer, error) {
 	st, err := w.latch.scripts.state(ctx, w.latch.engine)
 	if err != nil {
@@ -135,10 +137,10 @@ func (w *look) Ask(ctx context.Context, _ engine.Deadline) (engine.Answer, error
 	if w.reached(st) {
 		return engine.Answer{Verdict: engine.Granted}, nil
 	}
-	if w.last > 0 && st.ended > w.last {
+	if w.looked && st.ended != 0 && st.ended != w.ended {
 		return engine.Answer{Verdict: engine.Granted, Earlier: true}, nil
 	}
-	w.last = st.now
+	w.looked, w.ended = true, st.ended
 	return engine.Answer{Verdict: engine.Refused}, nil
 }
 

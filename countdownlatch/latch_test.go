@@ -150,6 +150,53 @@ func TestNextCount(t *testing.T) {
 	})
 }
 
+// One who comes when others wait already, and nobody has looked for a while, is
+// looked for as well: the end of the count that runs is his, too.
+func TestNextCountForOneWhoComesLater(t *testing.T) {
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+		ctx := t.Context()
+		l, other := countdownlatch.New(c, "l"), countdownlatch.New(locktest.NewClient(t, env.Client()), "l")
+		set(t, l, 1)
+		waiting := []<-chan error{l.AwaitAsync(ctx)}
+		for range 3 {
+			env.Advance(time.Second)
+			waiting = append(waiting, l.AwaitAsync(ctx))
+			synctest.Wait()
+		}
+		env.Partition(env.Redis) // the waiters hear of nothing
+		require.NoError(t, other.CountDown(ctx))
+		set(t, other, 1)
+		env.Heal(env.Redis)
+		env.Advance(time.Minute)
+		for i, w := range waiting {
+			require.Len(t, w, 1, "%d", i)
+			require.NoError(t, <-w)
+		}
+	})
+}
+
+// A server whose clock is set back remembers an end of a count that lies ahead: it
+// opens no later one, and the end of that one is seen all the same.
+func TestClockSetBack(t *testing.T) {
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+		ctx := t.Context()
+		l, other := countdownlatch.New(c, "l"), countdownlatch.New(locktest.NewClient(t, env.Client()), "l")
+		set(t, l, 1)
+		ahead := time.Now().Add(10 * time.Minute).UnixMicro()
+		require.NoError(t, env.Redis.Set(ctx, "latchkey_ended:{l}", ahead, time.Hour).Err())
+		limit, cancel := context.WithTimeout(ctx, time.Hour)
+		defer cancel()
+		w := l.AwaitAsync(limit)
+		env.Advance(time.Minute)
+		require.Empty(t, w)
+		env.Partition(env.Redis) // the waiter hears of nothing
+		require.NoError(t, other.CountDown(ctx))
+		set(t, other, 1)
+		env.Heal(env.Redis)
+		require.NoError(t, <-w)
+	})
+}
+
 func TestAwaitSet(t *testing.T) {
 	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()

@@ -87,7 +87,6 @@ type state struct {
 	left    int64
 	running bool
 	ended   int64 // when a count last ended, µs since the epoch by the server; 0 for not lately
-	now     int64 // the same clock
 }
 
 // state runs countdownlatch/state.
@@ -100,5 +99,5 @@ func (s *scripts) state(ctx context.Context, e *engine.Engine) (state, error) {
 	if len(n) != 4 {
 		return state{}, engine.Unexpected(lua.LatchState, n)
 	}
-	return state{left: n[0], running: n[1] == 1, ended: n[2], now: n[3]}, nil
+	return state{left: n[0], running: n[1] == 1, ended: n[2]}, nil
 }

@@ -165,7 +165,7 @@ func (s *Semaphore) release(ctx context.Context, op string, ids []string) (unkno
 		maybe = maybe || engine.Sort(err) == engine.Maybe
 		return engine.Granted, err
 	})
-	ended(err == nil && len(unknown) == 0)
+	ended(engine.Done(err) && len(unknown) == 0)
 	return unknown, err
 }
 

@@ -16,7 +16,7 @@ import (
 type want struct {
 	semaphore *Semaphore
 	ctx       context.Context // the acquire's: parent of the Permits' Contexts
-	cfg       engine.LockConfig
+	cfg       *engine.LockConfig
 	ids       []string
 	lease     time.Duration    // 0 for ever
 	sent      watchdog.Instant // when the last request was
@@ -29,7 +29,7 @@ var (
 	_ engine.Lessee  = (*want)(nil)
 )
 
-func newWant(ctx context.Context, s *Semaphore, n int, cfg engine.LockConfig) *want {
+func newWant(ctx context.Context, s *Semaphore, n int, cfg *engine.LockConfig) *want {
 	w := &want{semaphore: s, ctx: ctx, cfg: cfg, lease: s.engine.LeaseTime(cfg)}
 	b := make([]byte, idSize*n)
 	_, _ = rand.Read(b) // never fails

@@ -224,6 +224,27 @@ func TestLateRequests(t *testing.T) {
 	})
 }
 
+// A request that was carried out in time, and comes a second time when it is over, is
+// answered as what it is: done. Who was told "too late" would not undo it.
+func TestLateRepeats(t *testing.T) {
+	onBoth(t, func(s *scripted) {
+		s.do("SET", "s", 5)
+		late := s.now() - 1
+		require.Equal(s, "now", s.acquire("a", 2, 1))
+		require.Equal(s, "1 0 now", s.run(lua.SemaphoreAcquire, "s a", 2, 1, keep, late, ahead))
+		require.Equal(s, "1 0 now", s.run(lua.SemaphoreAcquireMany, "s a b", keep, late, ahead, 2, 1, 1, 1))
+		require.Equal(s, "-2 0 now", s.run(lua.SemaphoreAcquireMany, "s b a", keep, late, ahead, 1, 1, 2, 1))
+		require.Equal(s, "-2 0 now", s.run(lua.SemaphoreAcquire, "s a", 2, 2, keep, late, ahead), "another one")
+		require.Equal(s, "now", s.release("c", 1, 1))
+		require.Equal(s, "now", s.run(lua.SemaphoreRelease, "s c", 1, 1, keep, late, ahead, "ch", "PUBLISH"))
+		require.Equal(s, "-2 now", s.run(lua.SemaphoreRelease, "s c", 1, 2, keep, late, ahead, "ch", "PUBLISH"), "another one")
+		require.Equal(s, "a=1… c=1… s=4", s.state())
+		require.Equal(s, "1 4 now", s.run(lua.SemaphoreDrain, "s d", 1, keep, s.now()+within, ahead))
+		require.Equal(s, "1 4 now", s.run(lua.SemaphoreDrain, "s d", 1, keep, late, ahead))
+		require.Equal(s, "-2 0 now", s.run(lua.SemaphoreDrain, "s d", 2, keep, late, ahead), "another one")
+	})
+}
+
 // At the memory limit Redis refuses what may need more of it. To give back must
 // work all the same.
 func TestMemoryLimit(t *testing.T) {

@@ -79,7 +79,7 @@ func (s *Semaphore) TrySetPermits(ctx context.Context, n int, opts ...SetOption)
 // ctx's own when ctx ended the wait. No permits (n of 0) are always there; a
 // negative n is an error.
 func (s *Semaphore) Acquire(ctx context.Context, n int) error {
-	return s.acquire(ctx, "acquire", n, engine.LockConfig{}, false)
+	return s.acquire(ctx, "acquire", n, &engine.LockConfig{}, false)
 }
 
 // TryAcquire takes n permits if so many are available now, or, with the option
@@ -91,7 +91,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...latchkey.Lock
 
 var errOptions = errors.New("the permits of a plain semaphore have no lease and no holder: Wait is the only option")
 
-func (s *Semaphore) acquire(ctx context.Context, op string, n int, cfg engine.LockConfig, try bool) error {
+func (s *Semaphore) acquire(ctx context.Context, op string, n int, cfg *engine.LockConfig, try bool) error {
 	err := atLeast(0, n)
 	if cfg.Lease > 0 || cfg.MaxHold > 0 || cfg.AtLeast > 0 || cfg.Label != "" || cfg.Permanent {
 		err = errOptions
@@ -139,7 +139,7 @@ func (s *Semaphore) release(ctx context.Context, op string, n int, existing bool
 		return v, err
 	})
 	r.done(err)
-	return released && err == nil, err
+	return released && engine.Done(err), err
 }
 
 // AddPermits changes the number of available permits by n, which may be

@@ -1,0 +1,87 @@
+package locktest
+
+import (
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey/internal/redistest"
+	"github.com/latchkey-go/latchkey/lua"
+)
+
+// A HalfWay is a script that a server may stop.
+type HalfWay struct {
+	Script *lua.Script
+	Keys   []string
+	Begin  [][]any                  // commands that make what it finds
+	Args   func(server int64) []any // its ARGV, at that time of the server, ms
+	Look   string                   // Lua that tells what there is, of the same KEYS and of ARGV[1], the server's time
+}
+
+var called = regexp.MustCompile(`call\('([A-Z]+)'`)
+
+// NeverHalfWay takes the right to each command away from each script in turn, and then the memory.
+// Wherever it stops, it has done all or nothing, and when it is sent again with
+// the right given back, all is done once.
+func NeverHalfWay(t *testing.T, all ...HalfWay) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, func(o *redis.Options) { o.MaxRetries = -1 })
+	for _, h := range all {
+		t.Run(h.Script.Name, func(t *testing.T) { h.stop(t, s, rdb) })
+	}
+}
+
+func (h HalfWay) stop(t *testing.T, s *redistest.Server, rdb *redis.Client) {
+	now := func() int64 { return rdb.Time(t.Context()).Val().UnixMilli() }
+	look := func() string {
+		text, err := rdb.Eval(t.Context(), h.Look, h.Keys, now()).Text()
+		require.NoError(t, err)
+		return text
+	}
+	begin := func() string {
+		s.FlushAll(t)
+		for _, cmd := range h.Begin {
+			require.NoError(t, rdb.Do(t.Context(), cmd...).Err(), "%v", cmd)
+		}
+		return look()
+	}
+	var args []any
+	run := func() error { return rdb.Eval(t.Context(), h.Script.Source, h.Keys, args...).Err() }
+
+	before := begin()
+	args = h.Args(now())
+	require.NoError(t, run())
+	after := look()
+	require.NoError(t, run())
+	require.Equal(t, after, look(), "twice is once")
+
+	var names []string
+	for _, m := range called.FindAllStringSubmatch(h.Script.Source, -1) {
+		names = append(names, m[1])
+	}
+	slices.Sort(names)
+	refused := 0
+	try := func(what string, take, give []string) {
+		begin()
+		args = h.Args(now())
+		s.Do(t, take...)
+		err := run()
+		s.Do(t, give...)
+		if err != nil {
+			refused++
+			require.Contains(t, []string{before, after}, look(), "half way, without %s: %v", what, err)
+		} else {
+			require.Equal(t, after, look(), "without %s", what)
+		}
+		require.NoError(t, run(), what)
+		require.Equal(t, after, look(), "again, after it was without %s: %v", what, err)
+	}
+	for _, name := range slices.Compact(names) {
+		try(name, []string{"ACL", "SETUSER", "default", "-" + name}, []string{"ACL", "SETUSER", "default", "+@all"})
+	}
+	try("memory", []string{"CONFIG", "SET", "maxmemory", "1"}, []string{"CONFIG", "SET", "maxmemory", "0"})
+	require.Positive(t, refused, "nothing was refused")
+}
