@@ -37,3 +37,12 @@ func TestGroupKeyOutlivesTheLease(t *testing.T) {
 	require.NoError(t, h.Unlock(t.Context()))
 	outlives(40 * time.Second)
 }
+
+// The key lasts as long as any value in it, whoever took one last.
+func TestGroupKeyOutlivesAllLeases(t *testing.T) {
+	g := newRawGroup(t)
+	soon := g.now() + 5000
+	g.acquire("c:1", 1, 60_000, soon, "a")
+	g.acquire("d:1", 1, 1_000, soon, "b")
+	require.InDelta(t, time.Minute, g.rdb.PTTL(t.Context(), "g").Val(), float64(2*time.Second))
+}

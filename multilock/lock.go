@@ -107,7 +107,7 @@ func (l *Lock) TryLock(ctx context.Context, opts ...latchkey.LockOption) (*latch
 }
 
 func (l *Lock) acquire(ctx context.Context, op string, try bool, opts []latchkey.LockOption) (*latchkey.Hold, error) {
-	t := taking{lock: l, cfg: engine.NewLockConfig(opts)}
+	t := taking{lock: l, cfg: *engine.NewLockConfig(opts)}
 	err := t.cfg.Check()
 	if err == nil {
 		err = ctx.Err()

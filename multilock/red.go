@@ -267,7 +267,7 @@ func (t *taking) lease() time.Duration {
 		if m.engine == nil {
 			continue
 		}
-		if d := m.engine.LeaseTime(t.cfg); least == 0 || d < least {
+		if d := m.engine.LeaseTime(&t.cfg); least == 0 || d < least {
 			least = d
 		}
 	}

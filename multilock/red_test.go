@@ -356,6 +356,45 @@ func TestRedClose(t *testing.T) {
 	})
 }
 
+// TestRedCloseWhileOthersWait: those who stand in line with one client go on with the
+// members of others as long as they are a majority, and fail then.
+func TestRedCloseWhileOthersWait(t *testing.T) {
+	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
+		busy := mustLock(t, fl.another(t))
+		type result struct {
+			h   *latchkey.Hold
+			err error
+		}
+		got := make(chan result, 3)
+		for range cap(got) {
+			go func() {
+				h, err := l.Lock(t.Context())
+				got <- result{h, err}
+			}()
+		}
+		time.Sleep(time.Second)
+		for i := range 2 {
+			require.NoError(t, fl.clients[i].Close())
+		}
+		time.Sleep(10 * time.Second)
+		require.Empty(t, got)
+		mustUnlock(t, busy)
+		first := <-got
+		require.NoError(t, first.err)
+		require.NoError(t, first.h.Context().Err())
+		time.Sleep(time.Second)
+		require.Empty(t, got)
+		require.NoError(t, fl.clients[2].Close())
+		require.ErrorIs(t, first.h.Unlock(t.Context()), latchkey.ErrClosed)
+		for range 2 {
+			r := <-got
+			require.ErrorIs(t, r.err, latchkey.ErrClosed)
+			require.Nil(t, r.h)
+		}
+		clean(t, fl.envs...)
+	})
+}
+
 // TestRedManyWaiters: several compete, nobody overlaps, everybody gets in.
 func TestRedManyWaiters(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
