@@ -44,7 +44,16 @@ type Env struct {
 func Bubble(t *testing.T, f func(t *testing.T, env *Env)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
+		through := false
+		defer func() {
+			if t.Failed() && !through {
+				// Who waits for what the test would have done waits for ever, and
+				// fake time goes on as long.
+				panic("redistest: the test has failed, and its bubble may not end")
+			}
+		}()
 		f(t, newEnv(t, 6379))
+		through = true
 	})
 }
 
@@ -90,7 +99,10 @@ func (e *Env) Client(opts ...func(*redis.Options)) *redis.Client {
 	}
 	o := &redis.Options{
 		Addr: e.addr,
-		Dialer: func(context.Context, string, string) (net.Conn, error) {
+		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			if err := ctx.Err(); err != nil {
+				return nil, err // as a real one
+			}
 			client, server := net.Pipe()
 			p.serve(server)
 			return client, nil

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -150,6 +151,25 @@ func Find() (string, bool) {
 	if name == "" {
 		name = "redis-server"
 	}
+	return lookPath(name)
+}
+
+// FindWaitAOF returns the path of a server that has WAITAOF: the one of [Find]
+// when it does, else the valkey-server that $PATH has.
+func FindWaitAOF() (string, bool) {
+	path, ok := Find()
+	if ok {
+		out, _ := exec.Command(path, "--version").Output()
+		var major, minor int
+		_, version, _ := strings.Cut(string(out), " v=")
+		if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err == nil && (major > 7 || major == 7 && minor >= 2) {
+			return path, true
+		}
+	}
+	return lookPath("valkey-server")
+}
+
+func lookPath(name string) (string, bool) {
 	path, err := exec.LookPath(name)
 	if err != nil {
 		return "", false

@@ -20,7 +20,7 @@ func StartSentinel(t testing.TB, name string, master *Server, lines ...string) *
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 		t.Fatalf("redistest: %v", err)
 	}
-	s := start(t, []string{file, "--sentinel"}, nil)
+	s := start(t, need(t), []string{file, "--sentinel"}, nil)
 	Until(t, "the sentinel to know its master", func() bool {
 		got, err := s.do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name)
 		return err == nil && len(got) == 2

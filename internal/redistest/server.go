@@ -49,13 +49,19 @@ type Server struct {
 // $REQUIRE_REDIS is 1.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return start(t, nil, args)
+	return start(t, need(t), nil, args)
 }
 
-// start is Start with arguments that come before all others.
-func start(t testing.TB, head, args []string) *Server {
+// StartProgram is Start for a server other than that of [Find].
+func StartProgram(t testing.TB, path string, args ...string) *Server {
 	t.Helper()
-	s := &Server{path: need(t), Dir: t.TempDir(), head: head, args: args}
+	return start(t, path, nil, args)
+}
+
+// start is StartProgram with arguments that come before all others.
+func start(t testing.TB, path string, head, args []string) *Server {
+	t.Helper()
+	s := &Server{path: path, Dir: t.TempDir(), head: head, args: args}
 	t.Cleanup(s.Kill)
 	for range 20 {
 		port, err := takePort()
@@ -151,6 +157,10 @@ func (s *Server) Do(t testing.TB, args ...string) []string {
 	return reply
 }
 
+// Ask is Do that returns its error. What is not an error reply is a connection
+// that was lost; the next call makes another.
+func (s *Server) Ask(args ...string) ([]string, error) { return s.do(args...) }
+
 func (s *Server) do(args ...string) ([]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,11 +249,11 @@ func (s *Server) Thaw() {
 	}
 }
 
-// StartReplica runs a replica of another server, and returns when it has
-// synchronized. Its clients may only read.
-func StartReplica(t testing.TB, of *Server) *Server {
+// StartReplica runs a replica of another server, by the same program, and returns
+// when it has synchronized. Its clients may only read. args are as for Start.
+func StartReplica(t testing.TB, of *Server, args ...string) *Server {
 	t.Helper()
-	s := Start(t, "--replicaof", "127.0.0.1", of.portText())
+	s := StartProgram(t, of.path, append([]string{"--replicaof", "127.0.0.1", of.portText()}, args...)...)
 	waitSynced(t, s)
 	return s
 }
