@@ -1,8 +1,14 @@
 package topology
 
 import (
+	"context"
+	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -158,4 +164,90 @@ func testBatches(t *testing.T, cl *redistest.Cluster) {
 	}
 	require.NoError(t, p.Release(t.Context()))
 	require.Zero(t, c.Stats().Losses)
+}
+
+// Many callers at once share pipelines, one for each node: a slot may move under
+// them, and a node that does not answer keeps up nobody but those who ask it.
+func TestClusterCrowd(t *testing.T) {
+	cl := redistest.StartCluster(t, 3, "--cluster-require-full-coverage", "no")
+	c := newClient(t, cl.Client(t))
+	const workers = 96
+	slot := cl.Slot(t, "{crowd0}")
+	mute := cl.Nodes[(cl.Owner(t, slot)+1)%3]
+	var pairs [workers]atomic.Int64
+	var failed [workers]error
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	for i := range workers {
+		name := "{crowd" + strconv.Itoa(i%16) + "}" + strconv.Itoa(i/2) // two for each
+		wg.Go(func() {
+			l := rlock.New(c, name)
+			for ctx.Err() == nil {
+				h, err := l.Lock(ctx)
+				if err == nil {
+					err = h.Unlock(ctx)
+				}
+				if err != nil && ctx.Err() == nil {
+					failed[i] = err
+					return
+				}
+				pairs[i].Add(1)
+			}
+		})
+	}
+	// further waits until all those workers have done some more.
+	further := func(what string, of func(i int) bool) {
+		var from [workers]int64
+		for i := range workers {
+			from[i] = pairs[i].Load()
+		}
+		redistest.Until(t, what, func() bool {
+			for i := range workers {
+				if of(i) && failed[i] == nil && pairs[i].Load() < from[i]+20 {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	all := func(int) bool { return true }
+	further("some turns", all)
+	counts := func() (scripts, reads int64) {
+		_, after, _ := strings.Cut(cl.Nodes[0].Do(t, "INFO", "stats")[0], "total_reads_processed:")
+		_, err := fmt.Sscan(after, &reads)
+		require.NoError(t, err)
+		return cl.Nodes[0].CommandStats(t)["evalsha"], reads
+	}
+	scripts, reads := counts()
+	further("more", all)
+	scripts2, reads2 := counts()
+	require.Greater(t, scripts2-scripts, 2*(reads2-reads), "scripts, and the reads that they came in")
+	for range 2 {
+		from := cl.Owner(t, slot)
+		cl.MoveSlot(t, slot, from, (from+1)%3)
+		further("turns after the move", all)
+	}
+
+	cl.OpenSlot(t, slot, cl.Owner(t, slot), (cl.Owner(t, slot)+1)%3)
+	further("turns while it moves", all)
+	cl.MoveSlot(t, slot, cl.Owner(t, slot), (cl.Owner(t, slot)+1)%3)
+
+	var there [workers]bool
+	for i := range workers {
+		there[i] = cl.Nodes[cl.Owner(t, cl.Slot(t, "{crowd"+strconv.Itoa(i%16)+"}"))] == mute
+	}
+	start := time.Now()
+	mute.Freeze()
+	further("turns of the others", func(i int) bool { return !there[i] })
+	took := time.Since(start)
+	mute.Thaw()
+	require.Less(t, took, 2500*time.Millisecond, "as long as reading may take")
+	further("turns of all", all)
+	cancel()
+	wg.Wait()
+	for _, err := range failed {
+		require.NoError(t, err)
+	}
 }

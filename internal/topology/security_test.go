@@ -75,7 +75,13 @@ func TestACL(t *testing.T) {
 		require.NoError(t, h.Extend(t.Context(), time.Minute))
 		require.NoError(t, h.Unlock(t.Context()))
 	})
-	require.Empty(t, s.Do(t, "ACL", "LOG"), "something was denied")
+	// go-redis asks for CLIENT SETINFO where a server has it, and does without.
+	log := s.Do(t, "ACL", "LOG")
+	for i := range log {
+		if log[i] == "object" && log[i+1] != "client|setinfo" {
+			require.Empty(t, log, "something was denied")
+		}
+	}
 }
 
 // The least rights on a cluster, with acknowledgement by replicas.
