@@ -1,17 +1,41 @@
 # `make` runs all tests, and gets a fresh machine ready for them first.
 
 .POSIX:
-.PHONY: test interop setup lint-local lint tidy tidy-check bench compare demo cover fmt help
+.PHONY: test check chaos prove soak fuzz interop setup lint-local lint tidy tidy-check bench compare demo cover fmt help
 
 BENCHTIME = 1x
+FUZZTIME = 2000x
 INTEROP ?= all
+MIN ?= 60
 
 # Tests are run even if lint-local finds something; either makes this fail.
 test: setup
 	@status=0; \
 	$(MAKE) -s lint-local || status=1; \
 	sh .ci/test || status=1; \
+	$(MAKE) -s check || status=1; \
 	exit $$status
+
+# Every fuzz target in turn. Their seeds are part of make test.
+fuzz:
+	@sh .ci/fuzz $(FUZZTIME)
+
+# Random work under faults, every call checked: a minute, 15 minutes, all that
+# docs/reliability.md shows, and for as long as you like.
+check:
+	@sh .ci/chaos -race chaos check
+	@sh .ci/chaos -race matrix -fast
+
+chaos:
+	@sh .ci/chaos chaos soak -minutes 15
+
+prove:
+	@sh .ci/chaos chaos prove -write ../docs/reliability.md
+	@sh .ci/chaos matrix -write ../docs/reliability.md
+	@sh .ci/chaos seeded -write ../docs/reliability.md
+
+soak:
+	@sh .ci/chaos chaos soak -minutes $(MIN)
 
 interop:
 	@sh .ci/setup interop
@@ -56,7 +80,12 @@ fmt:
 help:
 	@echo "make             the same as make test"
 	@echo "make test        all tests of all modules, with the race detector; installs redis-server if it can"
+	@echo "make check       a minute of random work under faults, every call checked (part of make test)"
+	@echo "make chaos       the same for 15 minutes"
+	@echo "make prove       all that docs/reliability.md shows, into that file"
+	@echo "make soak        the same as make chaos for MIN=60 minutes"
 	@echo "make interop     with real Redisson: needs a JDK and Maven, and installs them if it can; INTEROP=3.52.0 for one release"
+	@echo "make fuzz        every fuzz target for 2,000 inputs; FUZZTIME=10m for longer"
 	@echo "make lint-local  gofmt and go vet (part of make test)"
 	@echo "make lint        golangci-lint; builds it the first time"
 	@echo "make tidy        go mod tidy for every module, nested ones too"
