@@ -21,7 +21,7 @@ func onTerminal(t *testing.T, c *command) *os.File {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
-		t.Skip("no pseudo terminals here: ", err)
+		redistest.Missing(t, "no pseudo terminals here: "+err.Error())
 	}
 	t.Cleanup(func() { _ = master.Close() })
 	raw, err := master.SyscallConn() // Fd would make it a file that Close does not interrupt
@@ -116,7 +116,7 @@ func TestTerminalJobControl(t *testing.T) {
 	t.Parallel()
 	bash, err := exec.LookPath("bash")
 	if err != nil {
-		t.Skip("needs bash")
+		redistest.Missing(t, "bash not found: install it")
 	}
 	s := redistest.Start(t)
 	c := prepare(t)
