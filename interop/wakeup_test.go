@@ -2,6 +2,7 @@ package interop
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/countdownlatch"
+	"github.com/latchkey-go/latchkey/multilock"
 	"github.com/latchkey-go/latchkey/permitsemaphore"
 	"github.com/latchkey-go/latchkey/rwlock"
 	"github.com/latchkey-go/latchkey/semaphore"
@@ -151,6 +153,14 @@ func testWakeUps(t *testing.T, r *rig, c *latchkey.Client) {
 			name := r.name(t, k.keep)
 			both(k.java, name, javaLocker(r.j.thread(), k.java, name), goLocker(k.open(c, name)))
 		}
+	}
+
+	m := newMulti(t, r)
+	both("multi-lock", m.prefix, javaLocker(m.th, m.kind, strings.Join(m.members, ",")), goLocker(m.l))
+	if r.version.since(hasGroupLock) { // between sets that meet in one value
+		name := r.name(t)
+		both("group lock", name, javaLocker(r.jvm.open(t, r.address(), "strings=true").thread(), "group", name+":a,b"),
+			goLocker(multilock.NewGroup(c, name, "b", "c")))
 	}
 
 	name := r.name(t)

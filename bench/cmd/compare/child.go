@@ -62,7 +62,8 @@ type outcome struct {
 	CPU      time.Duration
 	Open     int // connections to Redis; -1 where that is unknown
 	Routines int
-	Heap     int64 // bytes
+	Heap     int64 // bytes, with stacks
+	Stacks   int64 // bytes
 	Allocs   int64
 	Stuck    int64 // had not come back when patience was at its end
 	Overlaps int64 // were inside with too many others
@@ -140,7 +141,7 @@ func (m *meter) stop(o *outcome) {
 func (t *task) look(o *outcome) {
 	var now runtime.MemStats
 	runtime.ReadMemStats(&now)
-	o.Heap = int64(now.HeapInuse + now.StackInuse)
+	o.Heap, o.Stacks = int64(now.HeapInuse+now.StackInuse), int64(now.StackInuse)
 	o.Routines, o.Open = runtime.NumGoroutine(), int(t.wire.open.Load())
 	if t.Side == "etcd" {
 		o.Open = -1

@@ -89,33 +89,16 @@ func crowd(ctx context.Context, t *task, ready func() error) (*outcome, error) {
 	t.look(before)
 	drain, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var mu sync.Mutex
 	var started atomic.Int64
-	var released time.Time
 	o := &outcome{Times: histogram{}}
-	var errs []error
+	back := returns{o: o}
 	var wg sync.WaitGroup
 	for i := range t.Goroutines {
 		one := s.slot(t.name(i))
+		// A function of few words: what its frame takes would be counted.
 		wg.Go(func() {
 			started.Add(1)
-			err := one.take(drain)
-			now := time.Now()
-			if err == nil {
-				err = one.give(ctx)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case errors.Is(err, context.Canceled):
-				o.Stuck++
-			case err != nil:
-				errs = append(errs, err)
-			default:
-				o.Ops++
-				o.Times.add(now.Sub(released))
-				o.Max = max(o.Max, now.Sub(released))
-			}
+			back.note(ctx, one, one.take(drain))
 		})
 	}
 	if err := settle(t, s.waiting, &started); err != nil {
@@ -134,10 +117,11 @@ func crowd(ctx context.Context, t *task, ready func() error) (*outcome, error) {
 	runtime.GC()
 	t.look(o)
 	o.Heap -= before.Heap
+	o.Extra["stack MB"] = float64(o.Stacks-before.Stacks) / 1e6
 	m = t.meter()
-	mu.Lock()
-	released = time.Now()
-	mu.Unlock()
+	back.mu.Lock()
+	back.released = time.Now()
+	back.mu.Unlock()
 	if err := holder.give(ctx); err != nil {
 		return nil, err
 	}
@@ -146,7 +130,35 @@ func crowd(ctx context.Context, t *task, ready func() error) (*outcome, error) {
 	patience.Stop()
 	m.stop(o)
 	o.Changed = o.Ops
-	return o, errors.Join(errs...)
+	return o, errors.Join(back.errs...)
+}
+
+// returns are those who come back from a crowd.
+type returns struct {
+	mu       sync.Mutex
+	released time.Time
+	o        *outcome
+	errs     []error
+}
+
+// note gives back what one has taken, unless there was an error.
+func (r *returns) note(ctx context.Context, one slot, err error) {
+	now := time.Now()
+	if err == nil {
+		err = one.give(ctx)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case errors.Is(err, context.Canceled):
+		r.o.Stuck++
+	case err != nil:
+		r.errs = append(r.errs, err)
+	default:
+		r.o.Ops++
+		r.o.Times.add(now.Sub(r.released))
+		r.o.Max = max(r.o.Max, now.Sub(r.released))
+	}
 }
 
 // settle waits until all wait: by what the side says, or for a while.

@@ -38,7 +38,13 @@ func openLatchkey(ctx context.Context, t *task) (*opened, error) {
 		if t.Side == "latchkey-fenced" {
 			opts = append(opts, rlock.Fenced())
 		}
-		o.slot = func(name string) slot { return &held{l: rlock.New(c, name, opts...)} }
+		var l *rlock.Lock // goroutines that want the same one share it
+		o.slot = func(name string) slot {
+			if l == nil || l.Name() != name {
+				l = rlock.New(c, name, opts...)
+			}
+			return &held{l: l}
+		}
 	case objectFair:
 		o.slot = func(name string) slot { return &held{l: fairlock.New(c, name)} }
 	case objectRead:
