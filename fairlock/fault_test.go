@@ -197,6 +197,9 @@ func TestStrayPlace(t *testing.T) {
 	require.NoError(t, r.direct.ZAdd(t.Context(), scoresKey("f"), redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: stray}).Err())
 	got := later(func() (*latchkey.Hold, error) { return fairlock.New(b, "f").Lock(t.Context()) })
 	waiting(t, b, 1)
+	// Before b listens it would not be told that it was given the lock.
+	channel := "redisson_lock__channel:{f}:" + b.ID()
+	redistest.Until(t, "a listener", func() bool { return r.direct.PubSubNumSub(t.Context(), channel).Val()[channel] == 1 })
 	unlock(t, h)
 	o := await(t, got, time.Second)
 	require.NoError(t, o.err)

@@ -179,8 +179,9 @@ local till = us() + tonumber(ARGV[1]) * 1000 while us() < till do end return 1`
 		},
 		want: loses,
 		except: map[byte]want{
-			'S': {"k", "r", "k", "k"},
-			'P': {"l", "r", "l", "r"},
+			// Refused by the end of the time, or in doubt: a request was under way then.
+			'S': {"k", "ra", "k", "k"},
+			'P': {"l", "ra", "l", "r"},
 			'C': {"k", "k", "k", "dk"},
 			'R': doubts,
 		},
