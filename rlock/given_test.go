@@ -399,6 +399,11 @@ func TestReleaseScriptGives(t *testing.T) {
 		require.Empty(s, own())
 		require.EqualValues(s, 2, s.rdb.ZCard(s.Context(), "list").Val())
 		s.flush()
+		s.do("ZADD", "list", since(time.Second), "you 6 10000 p")
+		release(1, "", "", 9)
+		require.EqualValues(s, 1, s.rdb.ZCard(s.Context(), "list").Val())
+		s.lease("list", 15000)
+		s.flush()
 
 		// One who listens and is in no list: open to all, and the list stays.
 		s.do("ZADD", "list", since(time.Second), "you 6 10000 p")

@@ -33,8 +33,8 @@ var serverRows = []*row{
 		// Exclusion is not promised here: d is what the plan says.
 		want: loses,
 		except: map[byte]want{
-			'S': {"k", "r", "k", "k"},   // no semaphore has no permits
-			'P': {"l", "r", "l", "r"},   // likewise; the waiter waits until somebody sets it
+			'S': {"k", "ra", "k", "k"},  // no semaphore has no permits
+			'P': {"l", "ra", "l", "r"},  // likewise; the waiter waits until somebody sets it
 			'C': {"k", "k", "kl", "dk"}, // no count is an open latch, as in Redisson
 			'R': doubts,
 		},

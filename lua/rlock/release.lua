@@ -97,7 +97,9 @@ if ARGV[2] == '0' and linger == 0 then
         end
         if others < 0 or others > known or time[2] % turn == turn - 1 then
           if e then
+            -- It may have been the last one, and the list have gone with it.
             call('ZADD', list, first[2], e)
+            call('PEXPIRE', list, stale / 1000)
           end
           break
         end
