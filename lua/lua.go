@@ -42,8 +42,12 @@ func newScript(name, source string) *Script {
 var (
 	//go:embed rlock/acquire.lua
 	rlockAcquire string
+	//go:embed rlock/acquire_many.lua
+	rlockAcquireMany string
 	//go:embed rlock/release.lua
 	rlockRelease string
+	//go:embed rlock/release_many.lua
+	rlockReleaseMany string
 	//go:embed rlock/pass.lua
 	rlockPass string
 	//go:embed rlock/renew.lua
@@ -55,8 +59,12 @@ var (
 
 	// RLockAcquire takes the lock; see rlock/acquire.lua for its contract.
 	RLockAcquire = newScript("rlock/acquire", rlockAcquire)
+	// RLockAcquireMany takes many locks that are free; see rlock/acquire_many.lua.
+	RLockAcquireMany = newScript("rlock/acquire_many", rlockAcquireMany)
 	// RLockRelease brings a hold count down; see rlock/release.lua.
 	RLockRelease = newScript("rlock/release", rlockRelease)
+	// RLockReleaseMany frees many locks; see rlock/release_many.lua.
+	RLockReleaseMany = newScript("rlock/release_many", rlockReleaseMany)
 	// RLockPass gives the lock back and takes it for another holder; see
 	// rlock/pass.lua.
 	RLockPass = newScript("rlock/pass", rlockPass)

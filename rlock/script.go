@@ -80,6 +80,10 @@ func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.Reque
 	room := 6
 	if fenced || lists || r.Label != "" {
 		room = 14
+	} else if r.Count == 1 {
+		if g, done, err := s.acquireMany(ctx, e, r); done || err != nil {
+			return g, err
+		}
 	}
 	keys, args := 1, s.args(room)
 	if fenced {
@@ -122,6 +126,24 @@ func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.Reque
 	return engine.Grant{}, engine.Unexpected(lua.RLockAcquire, reply.Ints)
 }
 
+// acquireMany takes a part in a run of rlock/acquire_many. done is false when that
+// has not settled it.
+func (s *scripts) acquireMany(ctx context.Context, e *engine.Engine, r *engine.Request) (g engine.Grant, done bool, err error) {
+	if !e.Crowded() {
+		return g, false, nil
+	}
+	part := engine.Part{Script: lua.RLockAcquireMany, First: r.Lease.Milliseconds(), Deadline: r.Deadline}
+	part.Keys[0], part.Args[0] = s.keyArg, r.Holder
+	n, err := e.EvalMany(ctx, &part)
+	switch {
+	case err != nil || n == 0:
+		return g, false, err
+	case n > 0:
+		return engine.Grant{Verdict: engine.Granted, Left: r.Lease}, true, nil
+	}
+	return engine.Grant{Verdict: engine.Refused, Left: millis(-n)}, true, nil
+}
+
 var acquireVerdicts = map[int64]engine.Verdict{
 	1: engine.Granted, 0: engine.Refused, -1: engine.Gone, -2: engine.Late,
 }
@@ -136,6 +158,10 @@ func (s *scripts) Release(ctx context.Context, e *engine.Engine, r *engine.Retur
 	room := 8
 	if more {
 		room = 17
+	} else if r.Count == 0 {
+		if done, err := s.releaseMany(ctx, e, r, gives); done || err != nil {
+			return engine.Granted, err
+		}
 	}
 	keys, args := 1, s.args(room)
 	if gives {
@@ -185,6 +211,28 @@ func (s *scripts) Release(ctx context.Context, e *engine.Engine, r *engine.Retur
 		}
 	}
 	return 0, engine.Unexpected(lua.RLockRelease, reply.Ints)
+}
+
+// releaseMany takes a part in a run of rlock/release_many. done is false when that
+// has not settled it.
+func (s *scripts) releaseMany(ctx context.Context, e *engine.Engine, r *engine.Return, gives bool) (done bool, err error) {
+	if !e.Crowded() {
+		return false, nil
+	}
+	part := engine.Part{Script: lua.RLockReleaseMany, First: s.verb(e), Deadline: r.Deadline}
+	if part.First != "PUBLISH" && part.First != "NONE" {
+		return false, nil
+	}
+	part.Keys[0], part.Args[0], part.Args[1] = s.keyArg, r.Holder, s.channelArg
+	if gives {
+		part.Keys[1] = s.listArg
+	}
+	n, err := e.EvalMany(ctx, &part)
+	if err != nil || n < 1 {
+		return false, err
+	}
+	r.Heard = int(n) - 1
+	return true, nil
 }
 
 var releaseVerdicts = map[int64]engine.Verdict{

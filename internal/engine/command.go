@@ -188,7 +188,7 @@ func (e *Engine) process(ctx context.Context, cmd redis.Cmder) error {
 		closed = nil
 	}
 	if p := e.pipeFor(ctx, cmd); p != nil {
-		if j := p.add(cmd, clean.brief); j != nil {
+		if j := p.add(cmd, nil, clean.brief); j != nil {
 			answered, err := e.await(ctx, j.done, closed)
 			if answered {
 				j.over()

@@ -106,7 +106,7 @@ func New(rdb redis.UniversalClient, cfg Config) *Engine {
 		e.offset = binary.LittleEndian.Uint64(b[:]) >> 16
 	}
 	e.timed()
-	e.pipe.carry, e.pipe.underway = carrier(rdb), &e.underway
+	e.pipe.engine, e.pipe.carry, e.pipe.underway = e, carrier(rdb), &e.underway
 	e.entries.init()
 	e.leases.init()
 	e.gate.init()

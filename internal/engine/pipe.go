@@ -34,6 +34,7 @@ const (
 // straight to go-redis, as that costs a single caller least. A cluster has one for
 // each node: one that does not answer would keep everybody waiting.
 type pipe struct {
+	engine   *Engine                              // nil for that of a cluster's node
 	carry    func(brief bool, cmds []redis.Cmder) // sends one pipeline and waits
 	underway *atomic.Int32                        // commands, in this pipe or not
 
@@ -47,11 +48,13 @@ type pipe struct {
 	looking bool        // it runs
 }
 
-// A piped is a command that is sent with others.
+// A piped is a command that is sent with others, or a part in one.
 type piped struct {
-	cmd   redis.Cmder
-	brief bool
-	done  chan error // capacity 1
+	cmd    redis.Cmder // nil for a part
+	part   Part
+	answer int64 // to the part
+	brief  bool
+	done   chan error // capacity 1
 }
 
 var pipedPool = sync.Pool{New: func() any { return &piped{done: make(chan error, 1)} }}
@@ -59,13 +62,13 @@ var pipedPool = sync.Pool{New: func() any { return &piped{done: make(chan error,
 // over ends the use of j by the one who has received from done: nobody else has
 // it any more.
 func (j *piped) over() {
-	j.cmd = nil
+	j.cmd, j.part, j.answer = nil, Part{}, 0
 	pipedPool.Put(j)
 }
 
-// add puts a command with the others, if there are others, and returns nil if
-// there are not. The outcome comes on done.
-func (p *pipe) add(cmd redis.Cmder, brief bool) *piped {
+// add puts a command, or a part if that is nil, with the others, if there are
+// others, and returns nil if there are not. The outcome comes on done.
+func (p *pipe) add(cmd redis.Cmder, part *Part, brief bool) *piped {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.sending == 0 && p.underway.Load() <= pipeFrom || !p.avoid.IsZero() && time.Now().Before(p.avoid) {
@@ -73,6 +76,9 @@ func (p *pipe) add(cmd redis.Cmder, brief bool) *piped {
 	}
 	j := pipedPool.Get().(*piped)
 	j.cmd, j.brief = cmd, brief
+	if part != nil {
+		j.part = *part
+	}
 	p.queue = append(p.queue, j)
 	if p.sending == 0 || p.sending == 1 && len(p.queue) >= pipeDeep || p.isLate() {
 		p.begin()
@@ -145,18 +151,36 @@ func (p *pipe) send() {
 		if batch == nil {
 			return
 		}
-		cmds := make([]redis.Cmder, len(batch))
+		cmds := make([]redis.Cmder, 0, len(batch))
+		var parties []party
 		brief := false
-		for i, j := range batch {
-			cmds[i] = j.cmd
+		for _, j := range batch {
 			brief = brief || j.brief
+			if j.cmd == nil {
+				parties = seat(parties, j)
+				continue
+			}
+			cmds = append(cmds, j.cmd)
+		}
+		for i := range parties {
+			q := &parties[i]
+			q.cmd = q.command(context.Background(), "evalsha", q.of[0].part.Script.Arg())
+			cmds = append(cmds, q.cmd)
 		}
 		p.carry(brief, cmds)
+		if len(parties) > 0 {
+			p.engine.unknown(p.carry, brief, parties)
+		}
 		failed := false
 		for _, j := range batch {
-			err := j.cmd.Err()
-			failed = failed || Sort(err) == Maybe
-			j.done <- err
+			if j.cmd != nil {
+				err := j.cmd.Err()
+				failed = failed || Sort(err) == Maybe
+				j.done <- err
+			}
+		}
+		for i := range parties {
+			failed = p.engine.serve(&parties[i]) != nil || failed
 		}
 		if failed {
 			p.mu.Lock()

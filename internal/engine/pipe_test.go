@@ -45,7 +45,7 @@ func busy() (*heldSender, *pipe) {
 
 // join adds a command. ok says whether it goes with others.
 func join(p *pipe, cmd redis.Cmder) (done <-chan error, ok bool) {
-	j := p.add(cmd, false)
+	j := p.add(cmd, nil, false)
 	if j == nil {
 		return nil, false
 	}

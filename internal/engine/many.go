@@ -1,0 +1,185 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/latchkey-go/latchkey/lua"
+)
+
+const (
+	// manyMost is how many are served by one run of a script: Redis does nothing
+	// else meanwhile.
+	manyMost = 100
+	// manyBound is how long a request that others are served with may take at
+	// least: the one that is over first bounds them all.
+	manyBound = time.Second
+)
+
+// A Part is what one caller asks for by a script that serves many callers.
+type Part struct {
+	Script   *lua.Script
+	First    any // ARGV[1], which those served together share
+	Deadline Deadline
+	// Keys and Args are the caller's own. Keys of the same place stand together,
+	// the Args of one caller. Those behind a nil are nil.
+	Keys, Args [2]any
+}
+
+// with reports whether p and q may be served together.
+func (p *Part) with(q *Part) bool {
+	return p.Script == q.Script && p.First == q.First && (p.Keys[1] == nil) == (q.Keys[1] == nil) &&
+		(p.Deadline.NotAfter == 0) == (q.Deadline.NotAfter == 0)
+}
+
+// Crowded reports whether so many commands are under way that the next ones are
+// sent together. If it says no, EvalMany need not be tried.
+func (e *Engine) Crowded() bool { return !e.cluster && e.underway.Load() >= pipeFrom }
+
+// EvalMany asks for part together with what others ask for, when there are many
+// who ask. The script takes KEYS and ARGV as Part says, ARGV[2] and ARGV[3] being
+// the deadline, and answers with an array: the server's ms, or 0, and a number for
+// each caller, 0 when it has changed nothing for that one; or too little, when it
+// has changed nothing at all. The answer is 0 also when there are not many; the
+// caller then asks by the script that serves one. What holds for Eval holds here.
+func (e *Engine) EvalMany(ctx context.Context, part *Part) (answer int64, err error) {
+	d := part.Deadline
+	if e.cluster || e.ring || d.NotAfter != 0 && d.Ahead < (manyBound+clockSlack).Milliseconds() || ctx.Err() != nil {
+		return 0, nil
+	}
+	if _, ok := ctx.(*acked); ok {
+		return 0, nil
+	}
+	e.underway.Add(1)
+	defer e.underway.Add(-1)
+	closed := e.gate.closed
+	clean, ok := ctx.(cleanup)
+	if ok {
+		closed = nil
+	}
+	j := e.pipe.add(nil, part, clean.brief)
+	if j == nil {
+		return 0, nil
+	}
+	answered, err := e.await(ctx, j.done, closed)
+	if answered {
+		answer = j.answer
+		j.over()
+	}
+	if err != nil {
+		e.suspect(err)
+		return 0, err
+	}
+	return answer, nil
+}
+
+// A party are callers who are served by one run of a script.
+type party struct {
+	of  []*piped
+	cmd scriptCmd
+}
+
+// seat puts a part with those it may be served with.
+func seat(parties []party, j *piped) []party {
+	for i := len(parties) - 1; i >= 0; i-- {
+		p := &parties[i]
+		if len(p.of) < manyMost && p.of[0].part.with(&j.part) {
+			p.of = append(p.of, j)
+			return parties
+		}
+	}
+	return append(parties, party{of: []*piped{j}})
+}
+
+// command makes the command that serves p.
+func (p *party) command(ctx context.Context, name string, script any) scriptCmd {
+	first := &p.of[0].part
+	keys, each := 1, 0
+	if first.Keys[1] != nil {
+		keys = 2
+	}
+	for _, a := range first.Args {
+		if a != nil {
+			each++
+		}
+	}
+	n := len(p.of)
+	args := make([]any, 0, Head+3+(keys+each)*n)
+	args = append(args, name, script, keys*n)
+	d := first.Deadline
+	for k := range keys {
+		for _, j := range p.of {
+			args = append(args, j.part.Keys[k])
+			if j.part.Deadline.NotAfter < d.NotAfter {
+				d = j.part.Deadline
+			}
+		}
+	}
+	args = append(args, first.First, d.NotAfter, d.Ahead)
+	for _, j := range p.of {
+		args = append(args, j.part.Args[:each]...)
+	}
+	cmd := scriptCmd{redis.NewCmd(ctx, args...)}
+	cmd.SetFirstKeyPos(Head)
+	return cmd
+}
+
+// serve tells those of p what has come of it. It returns the error of a command
+// that may have been carried out.
+func (e *Engine) serve(p *party) error {
+	err := p.cmd.Err()
+	var reply redis.Error
+	switch {
+	case err == nil:
+		script := p.of[0].part.Script
+		if k := &e.known[script.Index]; !k.Load() {
+			k.Store(true)
+		}
+		answers, _ := p.cmd.Val().([]any)
+		if len(answers) > 0 {
+			if ms, ok := answers[0].(int64); ok && ms > 0 {
+				e.server.learn(time.Now(), ms)
+			}
+			answers = answers[1:]
+		}
+		for i, j := range p.of {
+			if i < len(answers) {
+				j.answer, _ = answers[i].(int64)
+			}
+			j.done <- nil
+		}
+	case errors.As(err, &reply) && Sort(err) != Maybe:
+		// Each will learn by itself what is wrong with its own.
+		err = nil
+		fallthrough
+	default:
+		for _, j := range p.of {
+			j.done <- err
+		}
+	}
+	return err
+}
+
+// unknown sends the scripts that Redis does not know again, with their text.
+func (e *Engine) unknown(carry func(bool, []redis.Cmder), brief bool, parties []party) {
+	var again []redis.Cmder
+	for i := range parties {
+		p := &parties[i]
+		if err := p.cmd.Err(); err == nil || !isCode(err, "NOSCRIPT") {
+			continue
+		}
+		script := p.of[0].part.Script
+		if e.known[script.Index].Load() {
+			e.watchdog.Recheck()
+		}
+		p.cmd = p.command(context.Background(), "eval", script.Source)
+		again = append(again, p.cmd)
+	}
+	if len(again) > 0 {
+		carry(brief, slices.Clip(again))
+	}
+}
