@@ -1,0 +1,190 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/redistest"
+	"github.com/latchkey-go/latchkey/lua"
+	"github.com/latchkey-go/latchkey/rlock"
+)
+
+// many is how many goroutines are at it at once, so that one script serves many.
+const many = 64
+
+// goAll runs f on as many goroutines, and returns when all have come back.
+func goAll(n int, f func(i int)) {
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { f(i) })
+	}
+	wg.Wait()
+}
+
+// Many who take and free a lock each take less than two commands each, and nothing
+// is left; also when the server forgets its scripts in between.
+func TestCrowd(t *testing.T) {
+	r := newFaultRig(t)
+	r.servers[0].Do(t, "SCRIPT", "FLUSH")
+	c := r.client(t, 0)
+	var served, runsOfMany atomic.Int64
+	r.proxies[0].OnCommand(func(args []string) redistest.Act {
+		if runs(args, lua.RLockAcquireMany) || runs(args, lua.RLockReleaseMany) {
+			runsOfMany.Add(1)
+		}
+		return redistest.Pass
+	})
+	const times = 100
+	goAll(many, func(i int) {
+		l := rlock.New(c, fmt.Sprint("crowd:", i))
+		for range times {
+			h, err := l.Lock(t.Context())
+			if !assert.NoError(t, err) {
+				return
+			}
+			if served.Add(1)%500 == 0 {
+				r.servers[0].Do(t, "SCRIPT", "FLUSH")
+			}
+			assert.NoError(t, h.Unlock(t.Context()))
+		}
+	})
+	require.EqualValues(t, many*times, served.Load())
+	require.Positive(t, runsOfMany.Load(), "nobody was served together")
+	require.Less(t, r.commands("evalsha"), served.Load(), "commands of %d pairs", served.Load())
+	r.quiet(t, c)
+	require.Empty(t, r.keys(t))
+}
+
+// What many find is what one finds: a lock that another has, one of another type,
+// and a lease of one's own.
+func TestCrowdOfAllKinds(t *testing.T) {
+	r := newFaultRig(t)
+	c := r.client(t, 0)
+	held := r.holder(t, "held")
+	r.direct.Set(t.Context(), "odd", "x", 0)
+	short, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	goAll(many, func(i int) {
+		for n := range 30 {
+			name := fmt.Sprint("crowd:", i)
+			switch (i + n) % 4 {
+			case 0:
+				_, err := rlock.New(c, "held").TryLock(t.Context())
+				assert.ErrorIs(t, err, latchkey.ErrNotAcquired)
+			case 1:
+				_, err := rlock.New(c, "odd").Lock(t.Context())
+				assert.ErrorIs(t, err, latchkey.ErrKeyConflict)
+			case 2:
+				h, err := rlock.New(c, name).Lock(short, latchkey.Lease(time.Minute))
+				if assert.NoError(t, err) {
+					left := h.Remaining()
+					assert.Greater(t, left, 50*time.Second)
+					assert.LessOrEqual(t, left, time.Minute)
+					assert.NoError(t, h.Unlock(t.Context()))
+				}
+			default:
+				ctx := latchkey.WithHolder(t.Context())
+				l := rlock.New(c, name)
+				h, err := l.Lock(ctx)
+				if assert.NoError(t, err) {
+					again, err := l.Lock(ctx)
+					if assert.NoError(t, err) {
+						assert.NoError(t, again.Unlock(ctx))
+					}
+					assert.NoError(t, h.Unlock(ctx))
+					assert.ErrorIs(t, h.Unlock(ctx), latchkey.ErrNotHeld)
+				}
+			}
+		}
+	})
+	require.NoError(t, held.Unlock(t.Context()))
+	r.direct.Del(t.Context(), "odd")
+	r.quiet(t, c)
+	require.Empty(t, r.keys(t))
+}
+
+// Replies that are lost, late or doubled, and calls that are given up, in a crowd
+// over names that some share: never two inside, nobody fails who has not given up,
+// and nothing is left.
+func TestFaultCrowd(t *testing.T) {
+	r := newFaultRig(t)
+	r.holdFor(50 * time.Millisecond)
+	var on atomic.Bool
+	on.Store(true)
+	both := []*lua.Script{lua.RLockAcquireMany, lua.RLockReleaseMany}
+	acts := []redistest.Act{redistest.LoseRST, redistest.LoseFIN, redistest.Hold, redistest.RefuseRST, redistest.Late}
+	r.proxies[0].OnCommand(func(args []string) redistest.Act {
+		if !on.Load() || rand.IntN(8) > 0 || !slices.ContainsFunc(both, func(s *lua.Script) bool { return runs(args, s) }) {
+			return redistest.Pass
+		}
+		return acts[rand.IntN(len(acts))]
+	})
+	clients := []*latchkey.Client{r.client(t, faultRead), r.client(t, faultRead)}
+	var sections [many]section
+	goAll(2*many, func(i int) {
+		c, s := clients[i%2], &sections[i/2]
+		l := rlock.New(c, fmt.Sprint("crowd:", i/2))
+		for n := range 40 {
+			ctx, cancel := context.WithCancel(context.Background())
+			gives := n%5 == 4
+			if gives {
+				ctx, cancel = context.WithTimeout(ctx, rand.N(20*time.Millisecond))
+			}
+			h, err := l.Lock(ctx)
+			cancel()
+			if err != nil {
+				assert.True(t, gives, "%v", err)
+				continue
+			}
+			s.pass(func() {})
+			assert.NoError(t, h.Unlock(context.Background()))
+		}
+	})
+	on.Store(false)
+	r.heal()
+	for i := range sections {
+		require.Zero(t, sections[i].clashes.Load(), "two were inside")
+	}
+	for _, act := range acts {
+		require.Positive(t, r.count(act), "%v did not happen", act)
+	}
+	for _, c := range clients {
+		r.quiet(t, c)
+	}
+	r.gone(t, 20*time.Second) // a list of those who wait ends by itself
+}
+
+// A user who may not run the script for one of many names is told so, and nobody
+// else is.
+func TestCrowdWithoutRights(t *testing.T) {
+	r := newFaultRig(t)
+	r.servers[0].Do(t, "ACL", "SETUSER", "worker", "on", "nopass", "~crowd:*", "~latchkey_next:*", "&*", "+@all")
+	rdb := r.dial(t, redis.UniversalOptions{Username: "worker", Password: "any"})
+	c := faultClient(t, rdb)
+	goAll(many, func(i int) {
+		for n := range 20 {
+			if (i+n)%16 == 0 {
+				_, err := rlock.New(c, "other").TryLock(t.Context())
+				assert.True(t, errorCode(err, "NOPERM"), "%v", err)
+				continue
+			}
+			h, err := rlock.New(c, fmt.Sprint("crowd:", i)).TryLock(t.Context())
+			if assert.NoError(t, err) {
+				assert.NoError(t, h.Unlock(t.Context()))
+			}
+		}
+	})
+	r.quiet(t, c)
+	require.Empty(t, r.keys(t))
+}
