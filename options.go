@@ -125,6 +125,15 @@ func WithDirectGrants(on bool) Option {
 	return optionFunc(func(c *engine.Config) { c.Open = !on })
 }
 
+// WithPipelines sets whether the commands of many goroutines share pipelines, and
+// one script serves many who take or free locks that nobody else wants. It begins
+// with a dozen commands under way, and pays from there on; with fewer each goes by
+// itself. A pipeline that fails fails for all in it, so after a failure commands
+// go by themselves for a quarter of a second. Default: on.
+func WithPipelines(on bool) Option {
+	return optionFunc(func(c *engine.Config) { c.Single = !on })
+}
+
 // WithReplicaAck makes every acquire wait until at least min replicas of its
 // server have confirmed the grant (Redis's WAIT), for at most timeout. If fewer
 // do, that one acquisition is given back, and the error is ErrNotReplicated.

@@ -23,47 +23,64 @@ import (
 // many is how many goroutines are at it at once, so that one script serves many.
 const many = 64
 
-// goAll runs f on as many goroutines, and returns when all have come back.
-func goAll(n int, f func(i int)) {
+// goAll runs f on as many goroutines, and returns when all have come back, if t has
+// not failed.
+func goAll(t *testing.T, n int, f func(i int)) {
+	t.Helper()
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() { f(i) })
 	}
 	wg.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
 }
 
 // Many who take and free a lock each take less than two commands each, and nothing
-// is left; also when the server forgets its scripts in between.
+// is left; also when the server forgets its scripts in between. With pipelines off
+// it is two each.
 func TestCrowd(t *testing.T) {
-	r := newFaultRig(t)
-	r.servers[0].Do(t, "SCRIPT", "FLUSH")
-	c := r.client(t, 0)
-	var served, runsOfMany atomic.Int64
-	r.proxies[0].OnCommand(func(args []string) redistest.Act {
-		if runs(args, lua.RLockAcquireMany) || runs(args, lua.RLockReleaseMany) {
-			runsOfMany.Add(1)
-		}
-		return redistest.Pass
-	})
-	const times = 100
-	goAll(many, func(i int) {
-		l := rlock.New(c, fmt.Sprint("crowd:", i))
-		for range times {
-			h, err := l.Lock(t.Context())
-			if !assert.NoError(t, err) {
-				return
-			}
-			if served.Add(1)%500 == 0 {
+	for name, opts := range map[string][]latchkey.Option{"together": nil, "apart": {latchkey.WithPipelines(false)}} {
+		t.Run(name, func(t *testing.T) {
+			r := newFaultRig(t)
+			if opts == nil {
 				r.servers[0].Do(t, "SCRIPT", "FLUSH")
 			}
-			assert.NoError(t, h.Unlock(t.Context()))
-		}
-	})
-	require.EqualValues(t, many*times, served.Load())
-	require.Positive(t, runsOfMany.Load(), "nobody was served together")
-	require.Less(t, r.commands("evalsha"), served.Load(), "commands of %d pairs", served.Load())
-	r.quiet(t, c)
-	require.Empty(t, r.keys(t))
+			c := r.client(t, 0, opts...)
+			var served, together atomic.Int64
+			r.proxies[0].OnCommand(func(args []string) redistest.Act {
+				if runs(args, lua.RLockAcquireMany) || runs(args, lua.RLockReleaseMany) {
+					together.Add(1)
+				}
+				return redistest.Pass
+			})
+			const times = 100
+			goAll(t, many, func(i int) {
+				l := rlock.New(c, fmt.Sprint("crowd:", i))
+				for range times {
+					h, err := l.Lock(t.Context())
+					if !assert.NoError(t, err) {
+						return
+					}
+					if served.Add(1)%500 == 0 && opts == nil {
+						r.servers[0].Do(t, "SCRIPT", "FLUSH")
+					}
+					assert.NoError(t, h.Unlock(t.Context()))
+				}
+			})
+			require.EqualValues(t, many*times, served.Load())
+			if opts == nil {
+				require.Positive(t, together.Load(), "nobody was served together")
+				require.Less(t, r.commands("evalsha"), served.Load(), "commands of %d pairs", served.Load())
+			} else {
+				require.Zero(t, together.Load())
+				require.EqualValues(t, 2*many*times, r.commands("evalsha"))
+			}
+			r.quiet(t, c)
+			require.Empty(t, r.keys(t))
+		})
+	}
 }
 
 // What many find is what one finds: a lock that another has, one of another type,
@@ -75,7 +92,7 @@ func TestCrowdOfAllKinds(t *testing.T) {
 	r.direct.Set(t.Context(), "odd", "x", 0)
 	short, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
-	goAll(many, func(i int) {
+	goAll(t, many, func(i int) {
 		for n := range 30 {
 			name := fmt.Sprint("crowd:", i)
 			switch (i + n) % 4 {
@@ -132,7 +149,7 @@ func TestFaultCrowd(t *testing.T) {
 	})
 	clients := []*latchkey.Client{r.client(t, faultRead), r.client(t, faultRead)}
 	var sections [many]section
-	goAll(2*many, func(i int) {
+	goAll(t, 2*many, func(i int) {
 		c, s := clients[i%2], &sections[i/2]
 		l := rlock.New(c, fmt.Sprint("crowd:", i/2))
 		for n := range 40 {
@@ -172,7 +189,7 @@ func TestCrowdWithoutRights(t *testing.T) {
 	r.servers[0].Do(t, "ACL", "SETUSER", "worker", "on", "nopass", "~crowd:*", "~latchkey_next:*", "&*", "+@all")
 	rdb := r.dial(t, redis.UniversalOptions{Username: "worker", Password: "any"})
 	c := faultClient(t, rdb)
-	goAll(many, func(i int) {
+	goAll(t, many, func(i int) {
 		for n := range 20 {
 			if (i+n)%16 == 0 {
 				_, err := rlock.New(c, "other").TryLock(t.Context())

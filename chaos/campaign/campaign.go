@@ -50,8 +50,8 @@ type Result struct {
 
 	Rounds   int
 	Children int // processes that worked
-	// Unplanned is in how many rounds there was a failover that was not meant: a
-	// loss of data is taken for possible there, too.
+	// Unplanned is how many failovers there were that were not meant: a machine that
+	// stalls has a primary taken for dead.
 	Unplanned int
 	Verdict   model.Verdict
 	Faults    map[string]Tally

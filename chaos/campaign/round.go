@@ -60,6 +60,7 @@ func (o *outcome) fail(format string, args ...any) {
 
 func (x *round) run(ctx context.Context) *outcome {
 	o := &outcome{}
+	begin, failovers := history.Now(), x.Failovers()
 	x.base = workload.Config{
 		Round: fmt.Sprintf("chaos:%d:%d", x.cfg.Seed, x.number), Kinds: x.cfg.Kinds, Names: names, Workers: 1,
 	}
@@ -124,6 +125,15 @@ func (x *round) run(ctx context.Context) *outcome {
 		if !x.fault.Children { // one that was frozen could not return
 			o.slowest = o.slowest.Worse(slowest)
 		}
+	}
+	planned := failovers + o.unplanned
+	if x.fault.Loss {
+		planned += o.times
+	}
+	if n := x.Failovers() - planned; n > 0 && x.Topology == stage.Sentinel {
+		// Before the fault, or after it; nobody knows when exactly.
+		o.unplanned += n
+		losses = append(losses, model.Loss{From: begin, To: history.Now()})
 	}
 	x.lossy = slices.ContainsFunc(losses, func(l model.Loss) bool { return l.Lease == 0 })
 	for _, p := range x.plays {

@@ -3,6 +3,18 @@ package seeded
 // engineBugs are those of what all primitives share.
 var engineBugs = []Bug{
 	{
+		Name: "engine/many-answers-mixed", What: "one caller of many takes the answer of another for its own",
+		File: "internal/engine/many.go",
+		Old:  "j.answer, _ = answers[i].(int64)", New: "j.answer, _ = answers[len(answers)-1-i].(int64)",
+		Package: "rlock", Run: "^TestCrowdOfAllKinds$",
+	},
+	{
+		Name: "engine/many-fail-for-one", What: "a key that one of many may not touch fails all of them",
+		File: "internal/engine/many.go",
+		Old:  "		err = nil\n		fallthrough", New: "		fallthrough",
+		Package: "rlock", Run: "^TestCrowdWithoutRights$",
+	},
+	{
 		Name: "engine/noscript", What: "a script that the server has forgotten is not sent again",
 		File: "internal/engine/command.go",
 		Old:  `if err != nil && isCode(err, "NOSCRIPT") {`, New: `if false && isCode(err, "NOSCRIPT") {`,

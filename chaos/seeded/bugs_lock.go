@@ -57,6 +57,30 @@ var lockBugs = []Bug{
 		Package: "rlock", Run: "^TestWireMessage$|^TestNotGivenWhereOthersListen$|^TestReleaseScript$",
 	},
 	{
+		Name: "rlock/many-take-what-is-held", What: "who asks with many others is given a lock that another has",
+		File: "lua/rlock/acquire_many.lua",
+		Old:  "if left == -2 then", New: "if left ~= 0 then",
+		Package: "rlock", Run: "^TestAcquireManyScript$|^TestFaultCrowd$",
+	},
+	{
+		Name: "rlock/many-past-the-list", What: "who frees a lock with many others passes over those who wait to be given it",
+		File: "lua/rlock/release_many.lua",
+		Old:  "if not list or try('EXISTS', list) == 0 then", New: "if true then",
+		Package: "rlock", Run: "^TestReleaseManyScript$",
+	},
+	{
+		Name: "rlock/many-late", What: "a request for many that comes late takes locks for those who have gone",
+		File: "lua/rlock/acquire_many.lua",
+		Old:  "if late > 0 or", New: "if false or",
+		Package: "rlock", Run: "^TestManyScriptsRefuseToActOutOfTime$",
+	},
+	{
+		Name: "rlock/list-without-end", What: "the list of those who wait never expires once its last entry was put back",
+		File: "lua/rlock/release.lua",
+		Old:  "            call('PEXPIRE', list, stale / 1000)\n", New: "",
+		Package: "rlock", Run: "^TestReleaseScriptGives$",
+	},
+	{
 		Name: "rlock/release-needs-memory", What: "at the memory limit a nested release is refused",
 		File: "lua/rlock/release.lua",
 		Old:  "if left > 0 then\n  call('PEXPIRE', lock, left)", New: "if false then\n  call('PEXPIRE', lock, left)",

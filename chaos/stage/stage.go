@@ -157,6 +157,14 @@ func (s *Stage) Masters() []int {
 	return []int{0}
 }
 
+// Failovers returns how many failovers there have been, of Sentinels; 0 elsewhere.
+func (s *Stage) Failovers() int {
+	if s.Sentinels == nil {
+		return 0
+	}
+	return s.Sentinels.Failovers()
+}
+
 // On runs a command on a node. A Sentinel that changes a node's role cuts all
 // connections, so it tries again.
 func (s *Stage) On(node int, args ...string) []string {

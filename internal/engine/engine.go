@@ -29,6 +29,7 @@ type Config struct {
 	Recheck         time.Duration
 	HandOver        time.Duration // the slice in which a lock is handed on; 0: it is not
 	Open            bool          // a lock that is given back is free for whoever asks first
+	Single          bool          // commands share no pipelines
 	Acks            Acks          // what a grant must wait for
 	Logger          *slog.Logger
 	Hooks           Hooks

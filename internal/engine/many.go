@@ -38,7 +38,9 @@ func (p *Part) with(q *Part) bool {
 
 // Crowded reports whether so many commands are under way that the next ones are
 // sent together. If it says no, EvalMany need not be tried.
-func (e *Engine) Crowded() bool { return !e.cluster && e.underway.Load() >= pipeFrom }
+func (e *Engine) Crowded() bool {
+	return e.underway.Load() >= pipeFrom && !e.cluster && !e.cfg.Single
+}
 
 // EvalMany asks for part together with what others ask for, when there are many
 // who ask. The script takes KEYS and ARGV as Part says, ARGV[2] and ARGV[3] being
@@ -48,7 +50,7 @@ func (e *Engine) Crowded() bool { return !e.cluster && e.underway.Load() >= pipe
 // caller then asks by the script that serves one. What holds for Eval holds here.
 func (e *Engine) EvalMany(ctx context.Context, part *Part) (answer int64, err error) {
 	d := part.Deadline
-	if e.cluster || e.ring || d.NotAfter != 0 && d.Ahead < (manyBound+clockSlack).Milliseconds() || ctx.Err() != nil {
+	if e.cluster || e.ring || e.cfg.Single || d.NotAfter != 0 && d.Ahead < (manyBound+clockSlack).Milliseconds() || ctx.Err() != nil {
 		return 0, nil
 	}
 	if _, ok := ctx.(*acked); ok {

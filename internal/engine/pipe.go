@@ -206,6 +206,9 @@ type nodes struct {
 
 // pipeFor returns the pipe that cmd may join; nil for none.
 func (e *Engine) pipeFor(ctx context.Context, cmd redis.Cmder) *pipe {
+	if e.cfg.Single {
+		return nil
+	}
 	rdb, ok := e.rdb.(*redis.ClusterClient)
 	if !ok {
 		return &e.pipe

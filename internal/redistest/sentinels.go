@@ -100,6 +100,18 @@ func (s *Sentinels) Primary() int {
 	return -1
 }
 
+// Failovers returns how many times the Sentinels have named another primary.
+func (s *Sentinels) Failovers() int {
+	most := 0
+	for _, w := range s.Sentinels {
+		if state, err := w.do("SENTINEL", "MASTER", sentinelName); err == nil {
+			n, _ := strconv.Atoi(pairOf(state, "config-epoch"))
+			most = max(most, n)
+		}
+	}
+	return most
+}
+
 // Failover takes the primary away (by [Server.Kill], or [Server.Freeze]) and waits
 // until the Sentinels name another one, which takes about two seconds. It returns the
 // index in Nodes of both.
