@@ -34,10 +34,13 @@
 //	redisson_lock_token:{name}       fencing token counter (Fenced); never expires
 //	latchkey_label:{name}:<holder>   label (option Label); expires with the lease
 //
-// Taking a free lock is one round trip and one command, giving it back another.
+// Taking a free lock is one round trip and one command, giving it back another;
+// where dozens of goroutines do so at once, one command serves many of them.
 // A waiter's client subscribes once, to both Redis channels, however many wait.
 // It is given the lock by the release, one command each time; only where Redisson
-// listens too does it have to ask. A held lock is renewed every 10 s, up to 100 locks by one command.
+// listens too does it have to ask. A held lock is renewed every 10 s, up to 100
+// locks by one command.
+//
 // On redis-cli a held lock looks like this:
 //
 //	> HGETALL orders:42
