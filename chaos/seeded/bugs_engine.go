@@ -275,7 +275,7 @@ var watchdogBugs = []Bug{
 	{
 		Name: "watchdog/loss-not-told", What: "the end of a window is told to nobody",
 		File: "internal/watchdog/watchdog.go",
-		Old:  "			heap.Pop(&w.items)\n			lost = append(lost, loss{it, WindowOver})", New: "			heap.Pop(&w.items)",
+		Old:  "			w.items.remove(it)\n			lost = append(lost, loss{it, WindowOver})", New: "			w.items.remove(it)",
 		Package: "internal/watchdog", Run: "^TestFailureIsTriedAgainUntilTheEnd$", Fast: true,
 	},
 	{
@@ -287,7 +287,7 @@ var watchdogBugs = []Bug{
 	{
 		Name: "watchdog/window-from-the-answer", What: "a renewal is believed in from its answer on",
 		File: "internal/watchdog/watchdog.go",
-		Old:  "Later(NewWindow(sent, r.Lease), now)", New: "Later(NewWindow(now, r.Lease), now)",
+		Old:  "Later(NewWindow(f.sent, r.Lease), now)", New: "Later(NewWindow(now, r.Lease), now)",
 		Package: "internal/watchdog", Run: "^TestBlockedRenewalHidesNothing$|^TestRenewalIsBounded$|^TestFullSlots$|^TestRandomOperations$",
 	},
 	{
@@ -299,7 +299,7 @@ var watchdogBugs = []Bug{
 	{
 		Name: "watchdog/suspend-not-noticed", What: "a machine that slept goes on where it stopped",
 		File: "internal/watchdog/window.go",
-		Old:  "return max(i.mono-earlier.mono, i.wall.Sub(earlier.wall))", New: "return i.mono - earlier.mono",
+		Old:  "return max(i.mono-earlier.mono, i.wall-earlier.wall)", New: "return i.mono - earlier.mono",
 		Package: "internal/watchdog", Run: "^TestWindowIsOverByEitherClock$|^TestJumpIsNoticedWithinASecond$",
 	},
 	{
@@ -323,7 +323,7 @@ var watchdogBugs = []Bug{
 	{
 		Name: "watchdog/renewed-after-removal", What: "a hold that was given back is renewed for ever (Redisson #7272)",
 		File: "internal/watchdog/watchdog.go",
-		Old:  "	heap.Remove(&w.items, it.index-1)\n	return true", New: "	return true",
+		Old:  "	w.items.remove(it)\n	return true", New: "	return true",
 		Package: "internal/watchdog", Run: "^TestRemove$",
 	},
 	{

@@ -101,7 +101,7 @@ var lockBugs = []Bug{
 	{
 		Name: "rlock/renew-shortens", What: "a renewal cuts a longer lease (Redisson #1110)",
 		File: "lua/rlock/renew.lua",
-		Old:  "elseif left < lease and type(", New: "elseif type(",
+		Old:  "elseif left < tonumber(lease) and type(", New: "elseif type(",
 		Package: "rlock", Run: "^TestRenewScript$|^TestNestedLeases$",
 	},
 	{

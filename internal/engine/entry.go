@@ -187,12 +187,17 @@ func (es *entries) all() []*entry {
 
 // held returns the number of holds.
 func (es *entries) held() int {
+	es.mu.Lock()
+	all := make([]*entry, 0, len(es.m))
+	for _, ent := range es.m {
+		all = append(all, ent)
+	}
+	es.mu.Unlock() // whoever has an entry's may want it
 	n := 0
-	for _, ent := range es.all() {
+	for _, ent := range all {
 		ent.mu.Lock()
 		n += len(ent.holds)
 		ent.mu.Unlock()
-		ent.leave()
 	}
 	return n
 }

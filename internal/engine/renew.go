@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/watchdog"
@@ -17,40 +18,70 @@ type kept interface {
 	mainKey() string
 }
 
+// A renewing is what a batch is renewed with. There are few, used again and again.
+type renewing struct {
+	specs []*Spec // nil: given back meanwhile
+	asked []Renewal
+}
+
+var renewings = sync.Pool{New: func() any { return new(renewing) }}
+
+// over ends the use of g.
+func (g *renewing) over() {
+	clear(g.specs)
+	clear(g.asked)
+	g.specs, g.asked = g.specs[:0], g.asked[:0]
+	renewings.Put(g)
+}
+
 // renew is the watchdog's renew function: one batch, all of one group.
 func (e *Engine) renew(ctx context.Context, _ string, batch []watchdog.Renewal) []watchdog.Result {
-	results := make([]watchdog.Result, len(batch))
-	specs := make([]*Spec, len(batch)) // nil: given back meanwhile
-	asked := make([]Renewal, 0, len(batch))
+	g := renewings.Get().(*renewing)
+	defer g.over()
 	var scripts Renewer
-	acks := false // looks have nothing that replicas could have
-	for i, r := range batch {
+	renewals := uint64(0)
+	for i := range batch {
+		r := &batch[i]
 		s, item := r.Item.Subject.(kept).renewal(r.Lease)
-		if s != nil {
-			specs[i], scripts = s, s.Renewer
-			asked = append(asked, item)
-			if !r.Look {
-				e.counters.renewals.Add(1)
-				acks = e.cfg.Acks.Renewals
+		g.specs = append(g.specs, s)
+		if s == nil {
+			continue
+		}
+		scripts = s.Renewer
+		g.asked = append(g.asked, item)
+		if !r.Look {
+			renewals++
+		}
+	}
+	if len(g.asked) == 0 {
+		return make([]watchdog.Result, len(batch))
+	}
+	e.counters.renewals.Add(renewals)
+	acks := renewals > 0 && e.cfg.Acks.Renewals // looks have nothing that replicas could have
+	results, err := e.renewAll(cleanup{Context: ctx}, scripts, g.asked, acks)
+	if len(results) < len(batch) {
+		got := results
+		results = make([]watchdog.Result, len(batch))
+		for i, s := range g.specs {
+			if s != nil && len(got) > 0 {
+				results[i], got = got[0], got[1:]
 			}
 		}
 	}
-	if len(asked) == 0 {
-		return results
-	}
-	got, err := e.renewAll(cleanup{Context: ctx}, scripts, asked, acks)
-	for i, s := range specs {
-		if s == nil || len(got) == 0 {
+	asked := g.asked
+	for i, s := range g.specs {
+		if s == nil {
 			continue
 		}
-		results[i], got = got[0], got[1:]
-		ent, ok := batch[i].Item.Subject.(*entry)
-		if ok && results[i] == watchdog.NotOurs && ent.moved(asked[0].Holder) {
-			results[i] = watchdog.Failed // by now it stands there under another name
+		if results[i] == watchdog.NotOurs {
+			ent, ok := batch[i].Item.Subject.(*entry)
+			if ok && ent.moved(asked[0].Holder) {
+				results[i] = watchdog.Failed // by now it stands there under another name
+			}
 		}
 		asked = asked[1:]
 	}
-	e.reportRenewals(batch, specs, results, err)
+	e.reportRenewals(batch, g.specs, results, err)
 	return results
 }
 
@@ -124,6 +155,9 @@ func (e *Engine) reportRenewals(batch []watchdog.Renewal, specs []*Spec, results
 	renewed, failed := e.cfg.Hooks.Renewed, e.cfg.Hooks.RenewFailed
 	if err != nil {
 		e.cfg.Logger.Warn("latchkey: a renewal failed and will be tried again", "locks", len(batch), "err", err)
+	}
+	if renewed == nil && failed == nil {
+		return
 	}
 	for i, s := range specs {
 		switch {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 	"github.com/latchkey-go/latchkey/lua"
@@ -10,21 +11,44 @@ import (
 // RenewLocks runs rlock/renew, which serves every lock that is a hash of holder
 // and hold count.
 func (e *Engine) RenewLocks(ctx context.Context, batch []Renewal, d Deadline) ([]watchdog.Result, error) {
-	args := make([]any, Head, Head+2+4*len(batch))
-	holders := make([]any, 0, 2+3*len(batch))
-	holders = append(holders, d.NotAfter, d.Ahead)
-	for _, r := range batch {
-		args = append(args, r.Key)
-		holders = append(holders, r.Holder, r.Lease.Milliseconds())
-		if r.Label != "" {
-			args = append(args, LabelKey(r.Key, r.Holder))
-			holders = append(holders, "", r.Lease.Milliseconds())
+	keys := len(batch)
+	for i := range batch {
+		if batch[i].Label != "" {
+			keys++
 		}
 	}
-	keys := len(args) - Head
-	reply, err := e.Eval(ctx, lua.RLockRenew, keys, append(args, holders...))
+	args := make([]any, Head, Head+2+3*keys)
+	for i := range batch {
+		r := &batch[i]
+		args = append(args, r.Key)
+		if r.Label != "" {
+			args = append(args, LabelKey(r.Key, r.Holder))
+		}
+	}
+	args = append(args, d.NotAfter, d.Ahead)
+	var lease time.Duration
+	var ms any // lease, ready to be sent: mostly there is one for all
+	for i := range batch {
+		r := &batch[i]
+		if ms == nil || r.Lease != lease {
+			lease, ms = r.Lease, r.Lease.Milliseconds()
+		}
+		args = append(args, r.Holder, ms)
+		if r.Label != "" {
+			args = append(args, "", ms)
+		}
+	}
+	reply, err := e.Eval(ctx, lua.RLockRenew, keys, args)
 	if err != nil {
 		return nil, err
+	}
+	results := make([]watchdog.Result, len(batch))
+	if reply.Int > 0 {
+		e.Learn(reply, reply.Int)
+		for i := range results {
+			results[i] = watchdog.Extended
+		}
+		return results, nil
 	}
 	if n := len(reply.Ints); n != 1 && n != 1+keys {
 		return nil, Unexpected(lua.RLockRenew, reply.Ints)
@@ -33,12 +57,11 @@ func (e *Engine) RenewLocks(ctx context.Context, batch []Renewal, d Deadline) ([
 	if len(reply.Ints) == 1 {
 		return nil, nil
 	}
-	results := make([]watchdog.Result, len(batch))
 	next := 1
-	for i, r := range batch {
+	for i := range batch {
 		results[i] = renewResult(reply.Ints[next])
 		next++
-		if r.Label != "" {
+		if batch[i].Label != "" {
 			next++
 		}
 	}

@@ -2,6 +2,7 @@ package watchdog_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -33,7 +34,7 @@ type fakeRedis struct {
 
 func (f *fakeRedis) renew(ctx context.Context, group string, batch []watchdog.Renewal) []watchdog.Result {
 	f.mu.Lock()
-	f.calls = append(f.calls, sent{time.Since(f.start), group, batch})
+	f.calls = append(f.calls, sent{time.Since(f.start), group, slices.Clone(batch)})
 	nth := len(f.calls)
 	f.mu.Unlock()
 	if f.during != nil {

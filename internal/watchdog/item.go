@@ -3,7 +3,7 @@ package watchdog
 import "time"
 
 // A Result is what a renewal found.
-type Result int
+type Result int8
 
 // What a renewal can find.
 const (
@@ -104,33 +104,8 @@ func (it *Item) scheduleLocked(now Instant) {
 
 // Add returns the Instant that is d later on both clocks.
 func (i Instant) Add(d time.Duration) Instant {
-	return Instant{mono: i.mono + d, wall: i.wall.Add(d)}
+	return Instant{mono: i.mono + d, wall: i.wall + d}
 }
 
 // before orders Instants by the monotonic clock, which the timer runs on.
 func (i Instant) before(other Instant) bool { return i.mono < other.mono }
-
-// dueHeap is a heap of items by due.
-type dueHeap []*Item
-
-func (h dueHeap) Len() int           { return len(h) }
-func (h dueHeap) Less(i, j int) bool { return h[i].due.before(h[j].due) }
-func (h dueHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i+1, j+1
-}
-
-func (h *dueHeap) Push(x any) {
-	it := x.(*Item)
-	*h = append(*h, it)
-	it.index = len(*h)
-}
-
-func (h *dueHeap) Pop() any {
-	old := *h
-	it := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	it.index = 0
-	return it
-}

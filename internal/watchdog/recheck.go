@@ -1,7 +1,6 @@
 package watchdog
 
 import (
-	"container/heap"
 	"math/rand/v2"
 	"time"
 )
@@ -34,18 +33,19 @@ func (w *Watchdog) Recheck() {
 		return
 	}
 	w.lookLocked(now)
-	w.nudgeLocked(w.items[0].due)
+	w.nudgeLocked(w.items[0].item.due)
 }
 
 // lookLocked marks every item as one to be looked at.
 func (w *Watchdog) lookLocked(now Instant) {
 	w.looks, w.lookAt = false, now.Add(lookEvery)
 	spread := min(time.Duration(len(w.items))*lookSpread, lookEvery)
-	for _, it := range w.items {
+	for _, p := range w.items {
+		it := p.item
 		if !it.doubted {
 			it.doubted, it.lookAt = true, now.Add(rand.N(spread))
 		}
 		it.scheduleLocked(now)
 	}
-	heap.Init(&w.items)
+	w.items.sort()
 }

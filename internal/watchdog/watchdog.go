@@ -1,7 +1,6 @@
 package watchdog
 
 import (
-	"container/heap"
 	"context"
 	"sync"
 	"time"
@@ -25,7 +24,7 @@ const (
 )
 
 // A Renew asks Redis to extend every item of one batch and returns one Result
-// each, in order. It returns when ctx is done.
+// each, in order. It returns when ctx is done, and does not keep the batch.
 type Renew func(ctx context.Context, group string, batch []Renewal) []Result
 
 // A Watchdog is the scheduler. Make one with New.
@@ -38,11 +37,13 @@ type Watchdog struct {
 	mu      sync.Mutex
 	items   dueHeap
 	lanes   map[string]*lane
-	armed   Instant // when the loop will look next
-	agreed  Instant // when every item was last scheduled by both clocks
-	looks   bool    // everything is to be looked at, see Recheck,
-	lookAt  Instant // but not before this
-	added   bool    // something was, since the loop looked last
+	landed  []*flight // to be used again
+	walk    ordered   // of sendLocked
+	armed   Instant   // when the loop will look next
+	agreed  Instant   // when every item was last scheduled by both clocks
+	looks   bool      // everything is to be looked at, see Recheck,
+	lookAt  Instant   // but not before this
+	added   bool      // something was, since the loop looked last
 	started bool
 	closed  bool
 
@@ -76,8 +77,8 @@ func New(clock Clock, renew Renew, laneOf func(*Item) string) *Watchdog {
 func (w *Watchdog) Close() {
 	w.mu.Lock()
 	w.closed = true
-	for _, it := range w.items {
-		it.index = 0
+	for _, p := range w.items {
+		p.item.index = 0
 	}
 	w.items = nil
 	clear(w.lanes)
@@ -114,7 +115,7 @@ func (w *Watchdog) Add(it *Item, window Window, plan Plan) bool {
 	w.added = true
 	it.inFlight, it.queued, it.doubted = false, false, false
 	w.planLocked(it, plan, now)
-	heap.Push(&w.items, it)
+	w.items.push(it)
 	if !w.started {
 		w.started = true
 		w.agreed, w.armed = now, it.due
@@ -135,7 +136,7 @@ func (w *Watchdog) Change(it *Item, window Window, plan Plan) {
 	now := w.clock()
 	it.window = it.window.Later(window, now)
 	w.planLocked(it, plan, now)
-	heap.Fix(&w.items, it.index-1)
+	w.items.fix(it)
 	w.nudgeLocked(it.due)
 }
 
@@ -163,7 +164,7 @@ func (w *Watchdog) Prolong(it *Item, window Window) {
 	now := w.clock()
 	it.window = it.window.Later(window, now)
 	it.scheduleLocked(now)
-	heap.Fix(&w.items, it.index-1)
+	w.items.fix(it)
 }
 
 // Remove ends the watch over it. It returns false when it was not watched:
@@ -187,7 +188,7 @@ func (w *Watchdog) removeLocked(it *Item) bool {
 	if it.index == 0 {
 		return false
 	}
-	heap.Remove(&w.items, it.index-1)
+	w.items.remove(it)
 	return true
 }
 
@@ -249,14 +250,14 @@ func (w *Watchdog) step() time.Duration {
 		w.lookLocked(now)
 	}
 	var lost []loss
-	for len(w.items) > 0 && now.Since(w.items[0].due) >= 0 {
-		it := w.items[0]
+	for len(w.items) > 0 && now.Since(w.items[0].item.due) >= 0 {
+		it := w.items[0].item
 		it.scheduleLocked(now) // the clocks may have moved apart a little
 		switch {
 		case now.before(it.due):
-			heap.Fix(&w.items, 0)
+			w.items.fix(it)
 		case it.window.Remaining(now) <= 0:
-			heap.Pop(&w.items)
+			w.items.remove(it)
 			lost = append(lost, loss{it, WindowOver})
 		default:
 			l := w.laneLocked(it)
@@ -268,7 +269,7 @@ func (w *Watchdog) step() time.Duration {
 			it.queued = true
 			l.queue = append(l.queue, it)
 			it.scheduleLocked(now)
-			heap.Fix(&w.items, 0)
+			w.items.fix(it)
 		}
 	}
 	wait := tick
@@ -278,7 +279,7 @@ func (w *Watchdog) step() time.Duration {
 		if !w.added {
 			wait = time.Hour
 		}
-	} else if until := -now.Since(w.items[0].due); until < wait {
+	} else if until := -now.Since(w.items[0].item.due); until < wait {
 		wait = max(until, 0)
 	}
 	if until := w.lookAt.mono - now.mono; w.looks && until < wait {
@@ -296,15 +297,15 @@ func (w *Watchdog) step() time.Duration {
 // noticeJumpLocked looks at every item again when one clock has moved and the
 // other has not: the machine slept, or somebody set the time.
 func (w *Watchdog) noticeJumpLocked(now Instant) {
-	apart := now.wall.Sub(w.agreed.wall) - (now.mono - w.agreed.mono)
+	apart := now.wall - w.agreed.wall - (now.mono - w.agreed.mono)
 	if apart.Abs() < jump {
 		return
 	}
 	w.agreed = now
-	for _, it := range w.items {
-		it.scheduleLocked(now)
+	for _, p := range w.items {
+		p.item.scheduleLocked(now)
 	}
-	heap.Init(&w.items)
+	w.items.sort()
 }
 
 // laneLocked returns the lane of an item.
@@ -318,41 +319,84 @@ func (w *Watchdog) laneLocked(it *Item) *lane {
 	return l
 }
 
+// A flight is a renewal under way.
+type flight struct {
+	lane  *lane
+	group string
+	batch []Renewal
+	sent  Instant
+	bound time.Duration
+}
+
+// flightLocked returns an empty flight.
+func (w *Watchdog) flightLocked() *flight {
+	if n := len(w.landed); n > 0 {
+		f := w.landed[n-1]
+		w.landed = w.landed[:n-1]
+		return f
+	}
+	return new(flight)
+}
+
+// landLocked keeps f for another flight.
+func (w *Watchdog) landLocked(f *flight) {
+	if len(w.landed) < maxInFlight {
+		clear(f.batch)
+		*f = flight{batch: f.batch[:0]}
+		w.landed = append(w.landed, f)
+	}
+}
+
 // sendLocked sends off a renewal of first, filled up with items of its group.
 // Filling up with items that are not due yet keeps the number of scripts at one
-// for each hundred holds and period, however the holds are spread over time.
+// for each hundred holds and period, however the holds are spread over time. Who
+// is due first goes first, so that few are renewed before their time, and those
+// who once went together are due together.
 func (w *Watchdog) sendLocked(l *lane, first *Item, now Instant) {
-	items := append(make([]*Item, 0, min(BatchSize, len(w.items))), first)
-	fill := func(from []*Item) {
-		for i := 0; i < min(len(from), scanLimit) && len(items) < BatchSize; i++ {
-			it := from[i]
-			if it.index > 0 && it != first && it.Group == first.Group && !it.inFlight && (it.doubted || it.worth(now)) {
-				items = append(items, it)
-				it.inFlight = true
-			}
-		}
+	f := w.flightLocked()
+	f.lane, f.group, f.sent, f.bound = l, first.Group, now, callBound
+	first.inFlight = true
+	f.batch = append(f.batch, Renewal{Item: first})
+	for i := 0; i < min(len(l.queue), scanLimit) && len(f.batch) < BatchSize; i++ {
+		f.take(l.queue[i])
 	}
-	fill(l.queue)
-	fill(w.items)
+	w.walk.begin(w.items)
+	for range scanLimit {
+		it := w.walk.item()
+		if it == nil || len(f.batch) == BatchSize {
+			break
+		}
+		f.take(it)
+	}
+	w.walk.end()
 
-	batch := make([]Renewal, 0, len(items))
-	bound := callBound
-	for _, it := range items {
-		r := Renewal{Item: it, Lease: it.renewal(now), Late: max(-it.renewIn(now), 0)}
+	for i := range f.batch {
+		r := &f.batch[i]
+		it := r.Item
+		r.Lease, r.Late = it.renewal(now), max(-it.renewIn(now), 0)
 		if r.Lease <= 0 {
 			r.Lease, r.Late, r.Look = time.Millisecond, 0, true // it extends nothing that is ours
 		}
-		batch = append(batch, r)
 		if it.lease > 0 {
-			bound = min(bound, it.lease/6)
+			f.bound = min(f.bound, it.lease/6)
 		}
-		it.inFlight, it.queued = true, false
+		it.queued = false
 		it.looking, it.doubted = it.doubted, false
 		it.scheduleLocked(now)
-		heap.Fix(&w.items, it.index-1)
+		w.items.fix(it)
 	}
+	f.bound = max(f.bound, time.Millisecond)
 	l.flying++
-	w.done.Go(func() { w.run(l, first.Group, batch, now, max(bound, time.Millisecond)) })
+	w.done.Go(func() { w.run(f) })
+}
+
+// take adds an item to the batch if it is worth it. The caller has the
+// watchdog's mu.
+func (f *flight) take(it *Item) {
+	if it.index > 0 && !it.inFlight && it.Group == f.group && (it.doubted || it.worth(f.sent)) {
+		f.batch = append(f.batch, Renewal{Item: it})
+		it.inFlight = true
+	}
 }
 
 // sendQueuedLocked sends off the first item that waits for a slot in a lane.
@@ -373,16 +417,17 @@ func (w *Watchdog) sendQueuedLocked(l *lane, now Instant) {
 }
 
 // run carries one renewal out and files its results.
-func (w *Watchdog) run(l *lane, group string, batch []Renewal, sent Instant, bound time.Duration) {
-	ctx, cancel := context.WithTimeout(w.ctx, bound)
-	results := w.renew(ctx, group, batch)
+func (w *Watchdog) run(f *flight) {
+	ctx, cancel := context.WithTimeout(w.ctx, f.bound)
+	results := w.renew(ctx, f.group, f.batch)
 	cancel()
 
 	var lost []loss
 	w.mu.Lock()
-	l.flying--
+	f.lane.flying--
 	now := w.clock()
-	for i, r := range batch {
+	for i := range f.batch {
+		r := &f.batch[i]
 		it := r.Item
 		it.inFlight = false
 		if it.index == 0 { // given back, or lost, meanwhile
@@ -390,8 +435,8 @@ func (w *Watchdog) run(l *lane, group string, batch []Renewal, sent Instant, bou
 		}
 		switch results[i] {
 		case Extended:
-			it.window = it.window.Later(NewWindow(sent, r.Lease), now)
-			it.nextTry = sent.Add(it.lease / 3)
+			it.window = it.window.Later(NewWindow(f.sent, r.Lease), now)
+			it.nextTry = f.sent.Add(it.lease / 3)
 		case NotOurs:
 			w.removeLocked(it)
 			lost = append(lost, loss{it, Taken})
@@ -403,10 +448,12 @@ func (w *Watchdog) run(l *lane, group string, batch []Renewal, sent Instant, bou
 			}
 		}
 		it.scheduleLocked(now)
-		heap.Fix(&w.items, it.index-1)
+		w.items.fix(it)
 	}
+	l := f.lane
+	w.landLocked(f)
 	w.sendQueuedLocked(l, now)
-	again := len(w.items) > 0 && w.items[0].due.before(w.armed)
+	again := len(w.items) > 0 && w.items[0].due < w.armed.mono
 	w.mu.Unlock()
 	for _, l := range lost {
 		l.item.Subject.Lost(l.item, l.reason)

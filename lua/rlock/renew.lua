@@ -8,7 +8,8 @@
 -- ARGV[2i+1]  holder of the lock KEYS[i]; empty when KEYS[i] is a label
 -- ARGV[2i+2]  lease for KEYS[i], ms
 --
--- Returns {server ms, a1, a2, ...}, one answer per key:
+-- Returns server ms  all extended
+--         {server ms, a1, a2, ...}, one answer per key, when one is not 1:
 --           1 extended (or longer already), 0 not held by that holder,
 --           2 the server refused, so that nothing is known
 --         {server ms}  too late; nothing was changed
@@ -21,8 +22,9 @@ if now > notafter or notafter - now > ahead then
   return out
 end
 
+local all, option = 1, true
 for i = 1, #KEYS do
-  local holder, lease = ARGV[2 * i + 1], tonumber(ARGV[2 * i + 2])
+  local holder, lease = ARGV[2 * i + 1], ARGV[2 * i + 2]
   local answer = out[i]
   if holder ~= '' then
     local held = redis.pcall('HGET', KEYS[i], holder)
@@ -33,13 +35,21 @@ for i = 1, #KEYS do
     end
   end
   if answer == 1 then
-    local left = redis.pcall('PTTL', KEYS[i])
-    if type(left) == 'table' then
-      answer = 2
-    elseif left < lease and type(redis.pcall('PEXPIRE', KEYS[i], lease)) == 'table' then
-      answer = 2
+    -- GT is of Redis 7, and does not touch what has no lease.
+    local set = option and redis.pcall('PEXPIRE', KEYS[i], lease, 'GT')
+    if set ~= 1 then
+      option = option and type(set) ~= 'table'
+      local left = redis.pcall('PTTL', KEYS[i])
+      if type(left) == 'table' then
+        answer = 2
+      elseif left < tonumber(lease) and type(redis.pcall('PEXPIRE', KEYS[i], lease)) == 'table' then
+        answer = 2
+      end
     end
+  end
+  if answer ~= 1 then
+    all = 0
   end
   out[i + 1] = answer
 end
-return out
+return all == 1 and now or out
