@@ -18,7 +18,7 @@ const (
 	// pipeDepth is how many go into one pipeline at most.
 	pipeDepth = 256
 	// pipeDeep is how many have to wait for a second pipeline to be worth it.
-	pipeDeep = 128
+	pipeDeep = 24
 	// pipes is how many may be under way at once: more than two only when the last
 	// one is late, since it may hang.
 	pipes = 8
