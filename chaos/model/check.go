@@ -46,6 +46,9 @@ func (l Loss) early(e *history.Entry) (end history.Entry, may bool) {
 	if l.Lease == 0 || e.Out != history.OK || e.Call > l.To || e.Given && e.Until < l.From {
 		return end, false
 	}
+	if e.Until > l.To+int64(l.Lease) {
+		return end, false // it was renewed after the Loss, and so was there
+	}
 	switch e.Op {
 	case history.Acquire:
 		end.Op = history.Expire
@@ -137,7 +140,10 @@ func (v *Verdict) key(key string, entries []history.Entry, losses []Loss, limit,
 	}
 }
 
-// A waiter of an rlock that gives up may be given the lock in that moment, and gives
+// lists are the kinds whose release may give the lock to a waiter of another client.
+var lists = map[string]bool{"rlock": true, "fenced": true, "nonreentrant": true}
+
+// A waiter of such a lock that gives up may be given it in that moment, and gives
 // it back: Leaving is for how long others may be refused for it, and LeavingLate
 // where the request to give it back may be lost or late itself, and is sent again
 // after a second.
@@ -181,7 +187,7 @@ func operations(kind string, entries []history.Entry, losses []Loss, leaving tim
 	}
 	var kept []history.Entry
 	for _, e := range entries {
-		if e.Out == history.Refused && (behind(entries, e) || kind == "rlock" && left(entries, e, leaving)) {
+		if e.Out == history.Refused && (behind(entries, e) || lists[kind] && left(entries, e, leaving)) {
 			continue
 		}
 		if e.Return >= cut && e.Return != history.Forever {

@@ -87,6 +87,9 @@ func TestSeeded(t *testing.T) {
 		{"rlock", "given back behind a leap", true, at(leap), []h{call(acq, "a", 1, 2, until(9)), call(acq, "b", 7, 8, refused), call(rel, "a", 9, 10), call(acq, "b", 11, 12)}},
 		{"rwlock", "double grant after a leap, to a writer", true, at(leap), []h{call(racq, "a", 1, 2, lost(20)), call(acq, "b", 8, 9, until(12)), call(rel, "b", 12, 13)}},
 		{"permitsemaphore", "double grant after a leap", true, at(leap), []h{call(set, "", 1, 2, n(1)), call(acq, "a", 3, 4, lost(20)), call(acq, "b", 8, 9, until(12)), call(rel, "b", 12, 13, n(1))}},
+		{"rwlock", "read long over a leap", true, at(leap), []h{call(racq, "a", 1, 2, until(40)), call(rrel, "a", 40, 41), call(acq, "b", 42, 43)}},
+		{"permitsemaphore", "given back long after a leap", true, at(leap), []h{call(set, "", 1, 2, n(1)), call(acq, "a", 3, 4, until(40)), call(rel, "a", 40, 41, n(1)), call(acq, "b", 42, 43)}},
+		{"permitsemaphore", "over capacity long after a leap", false, at(leap), []h{call(set, "", 1, 2, n(1)), call(acq, "a", 3, 4, until(40)), call(acq, "b", 28, 29, until(30)), call(rel, "b", 30, 31, n(1)), call(rel, "a", 40, 41, n(1))}},
 		{"semaphore", "one too many behind a leap", false, at(leap), []h{call(set, "", 1, 2, n(1)), call(acq, "", 3, 4), call(acq, "", 7, 8)}},
 		{"fairlock", "out of turn over a leap", true, at(leap), []h{call(acq, "b", 3, 9, queued(4)), call(rel, "b", 10, 11), call(acq, "a", 1, 12, queued(2)), call(rel, "a", 13, 14)}},
 		{"fairlock", "out of turn behind a leap", false, at(leap), []h{call(acq, "b", 13, 19, queued(14)), call(rel, "b", 20, 21), call(acq, "a", 11, 22, queued(12)), call(rel, "a", 23, 24)}},
@@ -129,18 +132,20 @@ func TestSeeded(t *testing.T) {
 // take to give back, and no longer.
 func TestLeaving(t *testing.T) {
 	const ms = int64(time.Millisecond)
-	for _, leaving := range []time.Duration{model.Leaving, model.LeavingLate} {
-		for _, late := range []bool{false, true} {
-			gap := int64(leaving) - ms
-			if late {
-				gap += 2 * ms
+	for _, kind := range []string{"rlock", "fenced", "nonreentrant"} {
+		for _, leaving := range []time.Duration{model.Leaving, model.LeavingLate} {
+			for _, late := range []bool{false, true} {
+				gap := int64(leaving) - ms
+				if late {
+					gap += 2 * ms
+				}
+				calls := []h{
+					{Kind: kind, Key: "k", Worker: 0, Party: 0, Owner: "a", Op: acq, Call: ms, Return: 100 * ms, Out: history.None},
+					{Kind: kind, Key: "k", Worker: 1, Party: 1, Owner: "b", Op: acq, Call: 100*ms + gap, Return: 102*ms + gap, Out: history.Refused},
+				}
+				v := model.Check(calls, nil, 10*time.Second, leaving)
+				require.Equal(t, late, len(v.Violations) > 0, "%s, %v, %v: %v", kind, leaving, late, v.Violations)
 			}
-			calls := []h{
-				{Kind: "rlock", Key: "k", Worker: 0, Party: 0, Owner: "a", Op: acq, Call: ms, Return: 100 * ms, Out: history.None},
-				{Kind: "rlock", Key: "k", Worker: 1, Party: 1, Owner: "b", Op: acq, Call: 100*ms + gap, Return: 102*ms + gap, Out: history.Refused},
-			}
-			v := model.Check(calls, nil, 10*time.Second, leaving)
-			require.Equal(t, late, len(v.Violations) > 0, "%v, %v: %v", leaving, late, v.Violations)
 		}
 	}
 }
