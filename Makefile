@@ -1,7 +1,7 @@
 # `make` runs all tests, and gets a fresh machine ready for them first.
 
 .POSIX:
-.PHONY: test check chaos prove soak fuzz interop setup lint-local lint tidy tidy-check bench compare demo cover fmt help
+.PHONY: test check chaos prove seeded soak fuzz interop setup lint-local lint tidy tidy-check bench compare demo cover fmt help
 
 BENCHTIME = 1x
 FUZZTIME = 2000x
@@ -32,6 +32,9 @@ chaos:
 prove:
 	@sh .ci/chaos chaos prove -write ../docs/reliability.md
 	@sh .ci/chaos matrix -write ../docs/reliability.md
+
+# Bugs put into the library one by one: does the suite notice each?
+seeded:
 	@sh .ci/chaos seeded -write ../docs/reliability.md
 
 soak:
@@ -82,7 +85,8 @@ help:
 	@echo "make test        all tests of all modules, with the race detector; installs redis-server if it can"
 	@echo "make check       a minute of random work under faults, every call checked (part of make test)"
 	@echo "make chaos       the same for 15 minutes"
-	@echo "make prove       all that docs/reliability.md shows, into that file"
+	@echo "make prove       the campaigns, figures and matrix of docs/reliability.md, into that file"
+	@echo "make seeded      its table of seeded bugs: is each noticed?"
 	@echo "make soak        the same as make chaos for MIN=60 minutes"
 	@echo "make interop     with real Redisson: needs a JDK and Maven, and installs them if it can; INTEROP=3.52.0 for one release"
 	@echo "make fuzz        every fuzz target for 2,000 inputs; FUZZTIME=10m for longer"
