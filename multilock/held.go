@@ -107,6 +107,7 @@ func (w *whole) endLocked(cause error) {
 		return
 	}
 	w.cause = cause
+	w.cancel(cause) // before Lost is closed: who hears of that finds out why
 	switch {
 	case errors.Is(cause, engine.ErrLeaseLost):
 		w.state = lost
@@ -118,7 +119,6 @@ func (w *whole) endLocked(cause error) {
 	default:
 		w.state = released
 	}
-	w.cancel(cause)
 	if w.timer != nil {
 		w.timer.Stop()
 	}

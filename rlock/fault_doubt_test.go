@@ -49,7 +49,9 @@ func TestFaultLookedAtAfterReconnect(t *testing.T) {
 	busy, err := rlock.New(r.client(t, 0), "busy").Lock(t.Context())
 	require.NoError(t, err)
 	waiting := faultGo(func() (*latchkey.Hold, error) { return rlock.New(c, "busy").Lock(t.Context()) })
-	redistest.Until(t, "the subscription", func() bool { return c.Stats().Subscriptions > 0 && c.Stats().Waiting > 0 })
+	redistest.Until(t, "the subscription", func() bool {
+		return r.servers[0].Do(t, "PUBSUB", "NUMSUB", "redisson_lock__channel:{busy}")[1] == "1" && c.Stats().Waiting > 0
+	})
 
 	require.NoError(t, r.direct.Del(t.Context(), "a").Err())
 	require.NoError(t, r.direct.Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err())
