@@ -17,8 +17,10 @@ const (
 	pipeFrom = 12
 	// pipeDepth is how many go into one pipeline at most.
 	pipeDepth = 256
-	// pipeDeep is how many have to wait for a second pipeline to be worth it.
+	// pipeDeep is how many have to wait for a second pipeline to be worth it, and
+	// nodeDeep the same at a node of a cluster, where the others keep Redis busy.
 	pipeDeep = 24
+	nodeDeep = 128
 	// pipes is how many may be under way at once: more than two only when the last
 	// one is late, since it may hang.
 	pipes = 8
@@ -80,7 +82,11 @@ func (p *pipe) add(cmd redis.Cmder, part *Part, brief bool) *piped {
 		j.part = *part
 	}
 	p.queue = append(p.queue, j)
-	if p.sending == 0 || p.sending == 1 && len(p.queue) >= pipeDeep || p.isLate() {
+	deep := pipeDeep
+	if p.engine == nil {
+		deep = nodeDeep
+	}
+	if p.sending == 0 || p.sending == 1 && len(p.queue) >= deep || p.isLate() {
 		p.begin()
 	} else {
 		p.watch()
