@@ -134,8 +134,6 @@ func (x *round) run(ctx context.Context) *outcome {
 		// Before the fault, or after it; nobody knows when exactly.
 		o.unplanned += n
 		losses = append(losses, model.Loss{From: begin, To: history.Now()})
-		// While Sentinels take one primary after the other for dead, nobody is served.
-		o.failures = slices.DeleteFunc(o.failures, func(f string) bool { return strings.Contains(f, " was not served ") })
 	}
 	x.lossy = slices.ContainsFunc(losses, func(l model.Loss) bool { return l.Lease == 0 })
 	for _, p := range x.plays {
