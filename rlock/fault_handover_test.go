@@ -18,7 +18,8 @@ import (
 
 // Whatever becomes of a request that passes a fenced lock on, nobody is let in
 // beside its holder, nobody waits for ever, and tokens grow. Some of the waiters
-// give up, and one holder comes again and again.
+// give up, some want a lease of their own, which takes such a request, and one holder
+// comes again and again.
 func TestFaultPass(t *testing.T) {
 	for _, act := range []redistest.Act{
 		redistest.Drop, redistest.Swallow, redistest.LoseRST, redistest.LoseFIN,
@@ -42,8 +43,12 @@ func TestFaultPass(t *testing.T) {
 			var last, given atomic.Int64
 			for i := range 16 {
 				ctx := context.Background()
-				if i == 0 {
+				var opts []latchkey.LockOption
+				switch {
+				case i == 0:
 					ctx = latchkey.WithHolder(ctx)
+				case i%3 == 0:
+					opts = append(opts, latchkey.Lease(10*time.Second))
 				}
 				all.Go(func() {
 					for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); {
@@ -51,7 +56,7 @@ func TestFaultPass(t *testing.T) {
 						if i >= 12 {
 							mine, cancel = context.WithTimeout(ctx, time.Duration(i)*time.Millisecond)
 						}
-						h, err := l.Lock(mine)
+						h, err := l.Lock(mine, opts...)
 						if err != nil {
 							if mine.Err() == nil {
 								sec.fail(err)

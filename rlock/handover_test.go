@@ -3,6 +3,7 @@ package rlock_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -255,15 +256,15 @@ func TestHandOverDoesNotPassALongLeaseOn(t *testing.T) {
 	})
 }
 
-// A lease of one's own, or a token, takes Redis: one command gives back and takes.
+// A lease of one's own takes Redis: one command gives back and takes.
 func TestHandOverByRedis(t *testing.T) {
 	for name, with := range map[string]struct {
 		lock []rlock.Option
 		wait []latchkey.LockOption
 	}{
-		"fenced":  {lock: []rlock.Option{rlock.Fenced()}},
 		"lease":   {wait: []latchkey.LockOption{latchkey.Lease(5 * time.Second)}},
 		"maxhold": {wait: []latchkey.LockOption{latchkey.MaxHold(5 * time.Second)}},
+		"fenced":  {lock: []rlock.Option{rlock.Fenced()}, wait: []latchkey.LockOption{latchkey.Lease(5 * time.Second)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inPassing(t, 10, with.lock, func(p *passing) {
@@ -274,15 +275,93 @@ func TestHandOverByRedis(t *testing.T) {
 					if with.lock != nil {
 						require.Greater(p, p.hold.Token(), token)
 						token = p.hold.Token()
-					} else {
-						require.Equal(p, 5*time.Second, p.env.Mini.TTL(passName))
 					}
+					require.Equal(p, 5*time.Second, p.env.Mini.TTL(passName))
 				}
 				require.NoError(p, p.hold.Unlock(p.Context()))
 				p.shows(map[string]string{})
 			}, with.wait...)
 		})
 	}
+}
+
+// The first hand-over of a fenced lock takes tokens for those that follow in memory.
+func TestHandOverFenced(t *testing.T) {
+	inPassing(t, 9, []rlock.Option{rlock.Fenced()}, func(p *passing) {
+		counter := func() int64 {
+			text, err := p.env.Mini.Get("redisson_lock_token:{" + passName + "}")
+			require.NoError(p, err)
+			n, err := strconv.ParseInt(text, 10, 64)
+			require.NoError(p, err)
+			return n
+		}
+		tokens := []int64{p.hold.Token()}
+		next := func(commands int64) {
+			p.Helper()
+			require.EqualValues(p, commands, p.sent(func() { p.next() }), "commands of a hand-over")
+			require.Greater(p, p.hold.Token(), tokens[len(tokens)-1])
+			tokens = append(tokens, p.hold.Token())
+		}
+		next(1)
+		taken := counter()
+		require.Equal(p, tokens[1]+passSlice.Microseconds(), taken, "one for each µs of the slice")
+		next(0)
+		next(0)
+		require.Equal(p, taken, counter(), "nothing but the first took any")
+		next(0)
+		p.env.Advance(passShown)
+		p.showsHolder("1")
+		require.Equal(p, taken, counter(), "nor does the one who is shown at last")
+
+		// The slice is over: each has to ask.
+		next(1)
+		require.Greater(p, tokens[len(tokens)-1], taken)
+		next(1)
+		require.Equal(p, tokens[len(tokens)-1]+passSlice.Microseconds(), counter())
+		next(0)
+
+		// A re-entry takes a token above all those, which are lost.
+		taken = counter()
+		again, err := p.l.Lock(p.hold.Context())
+		require.NoError(p, err)
+		require.Greater(p, again.Token(), taken)
+		require.NoError(p, again.Unlock(p.Context()))
+		tokens = append(tokens, again.Token())
+		next(1)
+		next(0)
+		require.Less(p, p.hold.Token(), counter())
+		require.NoError(p, p.hold.Unlock(p.Context()))
+		p.shows(map[string]string{})
+		require.Zero(p, p.c.Stats().Losses)
+	})
+}
+
+// When all the tokens have been handed on, the next hand-over takes more.
+func TestHandOverFencedManyTimes(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+		p := &passing{T: t, env: env, c: faultClient(t, env.Redis, latchkey.WithHandOver(3*time.Microsecond))}
+		p.l = rlock.New(p.c, passName, rlock.Fenced())
+		require.NoError(t, env.Redis.ScriptLoad(t.Context(), lua.RLockPass.Source).Err())
+		first := must(t)(p.l.Lock(t.Context()))
+		early := p.wait(t.Context())
+		env.Advance(time.Second)
+		require.NoError(t, first.Unlock(t.Context()))
+		p.hold = (<-early).hold
+		for range 12 {
+			p.line = append(p.line, p.wait(t.Context()))
+		}
+		last := p.hold.Token()
+		for i := range 12 {
+			want := 0
+			if i%4 == 0 {
+				want = 1
+			}
+			require.EqualValues(t, want, p.sent(func() { p.next() }), "hand-over %d", i)
+			require.Equal(t, last+1, p.hold.Token())
+			last++
+		}
+		require.NoError(t, p.hold.Unlock(t.Context()))
+	})
 }
 
 // Turned off, each release is one for everybody.

@@ -129,8 +129,9 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 	return st.left, err
 }
 
-// Token returns the last fencing token that was given to anybody, 0 when none
-// was or l is not Fenced. It is not the caller's; see [latchkey.Hold.Token].
+// Token returns the highest fencing token that anybody was given, or may have been
+// given, by a client that took some at a time; 0 when nobody was or l is not Fenced.
+// It is not the caller's; see [latchkey.Hold.Token].
 func (l *Lock) Token(ctx context.Context) (int64, error) {
 	st, err := l.state(ctx, "token", "")
 	return st.token, err

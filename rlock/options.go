@@ -27,7 +27,9 @@ func NonReentrant() Option { return optionFunc(func(c *config) { c.nonReentrant 
 
 // Fenced gives every acquisition, a re-entry too, the next fencing token; see
 // [latchkey.Hold.Token]. Tokens grow for as long as the server's clock does not
-// step back at the same time as its data is lost.
+// step back at the same time as its data is lost. They are not consecutive: a
+// client that hands the lock on in memory ([latchkey.WithHandOver]) takes some at a
+// time, and does not use all of them.
 func Fenced() Option { return optionFunc(func(c *config) { c.fenced = true }) }
 
 // A Backoff says how a spinning lock waits: Initial after the first refusal,

@@ -1,6 +1,7 @@
 package rlock_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,7 +10,7 @@ import (
 	"github.com/latchkey-go/latchkey/lua"
 )
 
-// pass runs rlock/pass within its deadline. The reply is {status, token}.
+// pass runs rlock/pass within its deadline. The reply is {status, token, more}.
 func (s *scripted) pass(keys []string, from, to string, count, lease int, more ...any) []int64 {
 	s.Helper()
 	args := append([]any{from, to, count, lease, s.now() + within, ahead}, more...)
@@ -22,27 +23,27 @@ func TestPassScript(t *testing.T) {
 		silent := s.listen("ch")
 		s.acquire(lock, "me:1", 1, 30000)
 		s.acquire(lock, "me:1", 2, 30000)
-		require.Equal(s, []int64{1, 0}, s.pass(lock, "me:1", "me:2", 1, 60000), "all that it had, for a lease of its own")
+		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:1", "me:2", 1, 60000), "all that it had, for a lease of its own")
 		require.Equal(s, "lock=map[me:2:1] leased", s.state())
 		s.lease("lock", 60000)
-		require.Equal(s, []int64{1, 0}, s.pass(lock, "me:1", "me:2", 1, 60000), "once more")
+		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:1", "me:2", 1, 60000), "once more")
 		require.Equal(s, "lock=map[me:2:1] leased", s.state())
 
-		require.Equal(s, []int64{1, 0}, s.pass(lock, "me:2", "me:3", 1, 10000), "a shorter lease")
+		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:2", "me:3", 1, 10000), "a shorter lease")
 		s.lease("lock", 10000)
-		require.Equal(s, []int64{1, 0}, s.pass(lock, "me:3", "me:4", 3, 0), "what is left of the lease, and a count")
+		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:3", "me:4", 3, 0), "what is left of the lease, and a count")
 		require.Equal(s, "lock=map[me:4:3] leased", s.state())
 		s.lease("lock", 10000)
 
-		require.Equal(s, []int64{-1, 0}, s.pass(lock, "me:1", "me:5", 1, 30000), "who has it no more")
-		require.Equal(s, []int64{-1, 0}, s.pass([]string{"free"}, "me:1", "me:5", 1, 30000), "a free lock")
+		require.Equal(s, []int64{-1, 0, 0}, s.pass(lock, "me:1", "me:5", 1, 30000), "who has it no more")
+		require.Equal(s, []int64{-1, 0, 0}, s.pass([]string{"free"}, "me:1", "me:5", 1, 30000), "a free lock")
 		require.Equal(s, "lock=map[me:4:3] leased", s.state())
 		s.lease("lock", 10000)
 
 		s.do("PERSIST", "lock")
-		require.Equal(s, []int64{1, 0}, s.pass(lock, "me:4", "me:5", 1, 0))
+		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:4", "me:5", 1, 0))
 		require.Equal(s, "lock=map[me:5:1]", s.state(), "without a lease, as it was")
-		require.Equal(s, []int64{1, 0}, s.pass(lock, "me:5", "me:6", 1, 5000))
+		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:5", "me:6", 1, 5000))
 		s.lease("lock", 5000)
 		require.Empty(s, silent(), "nobody is told")
 	})
@@ -53,29 +54,42 @@ func TestPassScriptOutOfTime(t *testing.T) {
 		s.acquire([]string{"lock"}, "me:1", 1, 30000)
 		for what, notAfter := range map[string]int64{"late": s.now() - 1, "too far ahead": s.now() + ahead + 1000} {
 			got := s.reply(1, lua.RLockPass, []string{"lock"}, "me:1", "me:2", 1, 30000, notAfter, ahead)
-			require.Equal(s, []int64{-2, 0}, got, what)
+			require.Equal(s, []int64{-2, 0, 0}, got, what)
 		}
 		got := s.reply(1, lua.RLockPass, []string{"lock", "token"}, "me:1", "me:2", 1, 30000, s.now()-1, ahead, 1)
-		require.Equal(s, []int64{-2, 0}, got)
+		require.Equal(s, []int64{-2, 0, 0}, got)
 		require.Equal(s, "lock=map[me:1:1] leased", s.state())
 	})
 }
 
 func TestPassScriptFenced(t *testing.T) {
-	keys := []string{"lock", "token"}
+	keys, lock := []string{"lock", "token"}, []string{"lock"}
 	onBoth(t, func(s *scripted) {
 		first := s.acquire(keys, "me:1", 1, 30000, 1)[2]
 		got := s.pass(keys, "me:1", "me:2", 1, 30000, 1)
 		require.Equal(s, int64(1), got[0])
 		require.Greater(s, got[1], first)
 		require.Equal(s, got, s.pass(keys, "me:1", "me:2", 1, 30000, 1), "the same token when it is asked again")
-		require.Equal(s, []int64{-1, 0}, s.pass(keys, "me:1", "me:3", 1, 30000, 1))
+		require.Equal(s, []int64{-1, 0, 0}, s.pass(keys, "me:1", "me:3", 1, 30000, 1))
 
 		s.do("SET", "token", "9007199254740000") // a clock that was ahead
-		require.Equal(s, []int64{1, 9007199254740001}, s.pass(keys, "me:2", "me:3", 1, 30000, 1))
+		require.Equal(s, []int64{1, 9007199254740001, 0}, s.pass(keys, "me:2", "me:3", 1, 30000, 1))
 		s.do("DEL", "token") // a loss of data
 		require.Greater(s, s.pass(keys, "me:3", "me:4", 1, 30000, 1)[1], got[1])
 		require.EqualValues(s, -1, s.pttl("token"), "it never expires")
+
+		got = s.pass(keys, "me:4", "me:5", 1, 30000, 1000)
+		require.Equal(s, []int64{1, 999}, []int64{got[0], got[2]}, "tokens to hand on")
+		last := got[1] + 999
+		require.Equal(s, fmt.Sprint(last), s.rdb.Get(s.Context(), "token").Val())
+		require.Equal(s, []int64{1, last, 0}, s.pass(keys, "me:4", "me:5", 1, 30000, 1000), "asked again: one token that nobody else has")
+		require.Equal(s, fmt.Sprint(last), s.rdb.Get(s.Context(), "token").Val())
+		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:5", "me:4", 1, 30000))
+		require.Equal(s, fmt.Sprint(last), s.rdb.Get(s.Context(), "token").Val(), "no token asked for, none taken")
+		s.do("SET", "token", "9007199254740900")
+		require.Equal(s, []int64{1, 9007199254740901, 91}, s.pass(keys, "me:4", "me:5", 1, 30000, 1000), "as far as numbers go")
+		require.Equal(s, "9007199254740992", s.rdb.Get(s.Context(), "token").Val())
+		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:5", "me:4", 1, 30000))
 
 		state := s.state()
 		s.do("RENAME", "token", "kept")
@@ -105,7 +119,7 @@ func TestPassScriptAtTheMemoryLimit(t *testing.T) {
 	server.Do(t, "CONFIG", "SET", "maxmemory", "1", "maxmemory-policy", "noeviction")
 	_, err := s.run(lua.RLockAcquire, []string{"c"}, "me:1", 1, 30000, s.now()+within, ahead)
 	require.ErrorContains(s, err, "OOM")
-	require.Equal(s, []int64{1, 0}, s.pass([]string{"a"}, "me:1", "me:2", 1, 0))
+	require.Equal(s, []int64{1, 0, 0}, s.pass([]string{"a"}, "me:1", "me:2", 1, 0))
 	s.lease("a", 20000)
 	require.Greater(s, s.pass([]string{"b", "token"}, "me:1", "me:2", 1, 30000, 1)[1], token)
 	require.Equal(s, map[string]string{"me:2": "1"}, s.rdb.HGetAll(s.Context(), "a").Val())

@@ -250,21 +250,21 @@ func bit(yes bool) int {
 // pass runs rlock/pass.
 func (s *scripts) pass(ctx context.Context, e *engine.Engine, r *engine.Return) (engine.Verdict, error) {
 	keys, args := 1, s.args(9)
-	if s.token != "" {
+	if r.Heir.Tokens > 0 {
 		keys, args = keys+1, append(args, s.token)
 	}
 	args = append(args, r.Holder, r.Heir.Holder, r.Heir.Count, r.Heir.Lease.Milliseconds(), r.Deadline.NotAfter, r.Deadline.Ahead)
-	if s.token != "" {
-		args = append(args, 1)
+	if r.Heir.Tokens > 0 {
+		args = append(args, r.Heir.Tokens)
 	}
 	reply, err := e.Eval(ctx, lua.RLockPass, keys, args)
 	if err != nil {
 		return 0, err
 	}
-	if len(reply.Ints) == 3 {
+	if len(reply.Ints) == 4 {
 		if verdict, ok := releaseVerdicts[reply.Ints[0]]; ok {
 			e.Learn(reply, reply.Ints[1])
-			r.Given, r.Token = verdict == engine.Granted, reply.Ints[2]
+			r.Given, r.Token, r.More = verdict == engine.Granted, reply.Ints[2], reply.Ints[3]
 			return verdict, nil
 		}
 	}

@@ -111,6 +111,30 @@ var engineBugs = []Bug{
 		Package: "rlock", Run: "^TestHandOverByRedis$|^TestHandOverInMemory$",
 	},
 	{
+		Name: "engine/one-token-for-two", What: "a fenced lock is handed on in memory with the token of the one who had it",
+		File: "internal/engine/handover.go",
+		Old:  "g.Token, g.more = ent.token+1, ent.more-1", New: "g.Token, g.more = ent.token, ent.more-1",
+		Package: "rlock", Run: "^TestHandOverFenced$",
+	},
+	{
+		Name: "engine/more-tokens-than-taken", What: "a fenced lock is handed on in memory with tokens that Redis may give to others",
+		File: "internal/engine/handover.go",
+		Old:  "ch.moves() || s.Fenced && ent.more == 0", New: "ch.moves() || s.Fenced && ent.token == 0",
+		Package: "rlock", Run: "^TestHandOverFenced$|^TestHandOverFencedManyTimes$",
+	},
+	{
+		Name: "engine/tokens-from-before-a-reentry", What: "the next holder of a fenced lock has a token below that of a re-entry before it",
+		File: "internal/engine/entry.go",
+		Old:  "ent.token, ent.more = g.Token, g.more //", New: "if first {\n\t\tent.token, ent.more = g.Token, g.more\n\t} //",
+		Package: "rlock", Run: "^TestHandOverFenced$",
+	},
+	{
+		Name: "rlock/tokens-not-taken", What: "Redis gives out once more the tokens with which a lock is handed on in memory",
+		File: "lua/rlock/pass.lua",
+		Old:  "string.format('%.0f', token + more)", New: "string.format('%.0f', token)",
+		Package: "rlock", Run: "^TestHandOverFenced$|^TestPassScriptFenced$",
+	},
+	{
 		Name: "engine/reconnect-not-looked-at", What: "after a reconnect nobody looks whether holds are there yet (Redisson #5697)",
 		File: "internal/engine/suspect.go",
 		Old:  "	e.watchdog.Recheck()\n	e.cfg.Hooks.resubscribed(channels)", New: "	e.cfg.Hooks.resubscribed(channels)",

@@ -49,6 +49,9 @@ type entry struct {
 	left  watchdog.Window
 	// Guarded by ops: the lock came from another holder of this process.
 	handed bool
+	// Guarded by ops: the last fencing token, and how many behind it are there to be
+	// handed on.
+	token, more int64
 
 	// mu guards the fields below.
 	mu    sync.Mutex
@@ -313,6 +316,7 @@ func (ent *entry) grant(parent context.Context, s *Spec, cfg *LockConfig, g Gran
 		ent.engine.watchdog.Change(ent.item, window, plan)
 	}
 	ent.count = count
+	ent.token, ent.more = g.Token, g.more // none, after a re-entry: its token is above them
 	if first {
 		ent.label, ent.atLeast, ent.slice = "", time.Time{}, g.slice
 		ent.handed = !g.slice.IsZero()

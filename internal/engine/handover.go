@@ -84,10 +84,6 @@ func (ch *chain) moves() bool {
 	return ch.moving
 }
 
-// bare returns the request of c if it asks for nothing but the lock, for as long
-// as the watchdog renews it.
-func (c *claim) bare() bool { return c.renewed() && !c.spec.Fenced }
-
 // renewed reports whether c asks for what the watchdog renews without a limit.
 func (c *claim) renewed() bool {
 	return c.cfg.Lease == 0 && c.cfg.MaxHold == 0 && c.cfg.AtLeast == 0
@@ -97,14 +93,14 @@ func (c *claim) renewed() bool {
 // the entry's ops.
 func (h *Hold) handOver() bool {
 	e, ent, s := h.entry.engine, h.entry, h.spec
-	if !e.handsOn(s, ent.slice) || s.Fenced || ent.label != "" {
+	if !e.handsOn(s, ent.slice) || ent.label != "" {
 		return false
 	}
 	ent.mu.Lock()
 	ch := ent.chain
 	nobodys := ch != nil || ent.fresh && ent.ghosts.IsZero()
 	ent.mu.Unlock()
-	if !nobodys || ch.moves() {
+	if !nobodys || ch.moves() || s.Fenced && ent.more == 0 {
 		return false
 	}
 	// A renewal that is due would find another holder each time, and serve none. And
@@ -118,12 +114,15 @@ func (h *Hold) handOver() bool {
 			return false
 		}
 		c := next.claim
-		if !c.bare() {
+		if !c.renewed() {
 			next.Drop()
 			c.entry.unlockOps()
 			return false
 		}
 		g := Grant{chain: ch, slice: ent.slice}
+		if s.Fenced {
+			g.Token, g.more = ent.token+1, ent.more-1
+		}
 		if ch == nil {
 			g.chain = e.newChain(ent, s)
 		}
@@ -377,6 +376,11 @@ func (e *Engine) heir(s *Spec, slice time.Time) *heir {
 		return nil
 	}
 	h := &heir{pl, c, Request{Holder: c.entry.field, Count: 1, Lease: c.lease()}}
+	if s.Fenced {
+		// The server's clock makes them, in µs: it has gone past all of them when the
+		// slice is over.
+		h.req.Tokens = 1 + max(time.Until(slice).Microseconds(), 0)
+	}
 	switch {
 	case s.Queue != nil:
 		h.req.Wait = c.queueWait()
@@ -397,7 +401,7 @@ func (h *heir) settle(sent watchdog.Instant, ret *Return, slice time.Time, v Ver
 	switch {
 	case ret.Given:
 		kept := h.Keep(h.req.Lease, func() {
-			g := Grant{Token: ret.Token}
+			g := Grant{Token: ret.Token, more: ret.More}
 			if h.req.Entry == "" { // else nobody else was there, and a slice begins
 				g.slice = slice
 			}

@@ -206,7 +206,7 @@ func (e *Engine) returnOnce(ctx cleanup, ent *entry, s *Spec, ret *Return) (Verd
 	if at, ok := ctx.Deadline(); ok && time.Until(at) < returnBound {
 		ctx.brief = false // it could outlast the unlock timeout
 	}
-	ret.Next, ret.Given, ret.Token, ret.Listed = "", false, 0, 0
+	ret.Next, ret.Given, ret.Token, ret.More, ret.Listed = "", false, 0, 0, 0
 	passes := ret.Heir != nil && ret.Heir.Entry == "" // nobody but this client has a part in that
 	if ret.Unlist = ""; ret.Count == 0 && !ret.Alone && !passes && e.gives(s) {
 		ret.Unlist = e.listed.get(s.Key)

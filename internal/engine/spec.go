@@ -92,6 +92,7 @@ type Request struct {
 	Wait     time.Duration // above 0: it stands in the queue then, see Queue
 	Entry    string        // for the list of those who are given the lock; see Spec.List
 	Unlist   string        // an entry to be taken out of that list
+	Tokens   int64         // fencing tokens to take, for an heir that is to hand on in memory
 	Deadline Deadline
 }
 
@@ -104,6 +105,7 @@ type Grant struct {
 	Ticket  int64  // see wait.Answer
 	Next    string // see wait.Answer
 
+	more  int64     // tokens behind Token that are there to be handed on
 	chain *chain    // of hand-overs in memory, whose field stands in Redis
 	slice time.Time // until when it may be handed on; zero: as if granted just now
 }
@@ -136,6 +138,7 @@ type Return struct {
 	Given    bool     // set by Release: the heir has it
 	Listed   int64    // set by Release: server ms, when the heir's Entry is in the list; else 0
 	Token    int64    // set by Release: its fencing token
+	More     int64    // set by Release: how many tokens behind that one were taken for it
 	Heard    int      // set by Release: how many clients were told, ours too; 0: unknown
 
 	acked bool  // replicas are to have it
