@@ -84,5 +84,6 @@
 // one before, and each acquisition lowers them all. Here they follow the place:
 // (place + 1) × QueueTimeout from now, and what is left of the lease. That is the
 // same sum; it is put right for the next two at each hand-over, and for the first
-// hundred and for all of our own every few seconds. All times are the server's.
+// hundred and for all of our own every few seconds. Who is given the lock by the one
+// who had it lowers no score that is no higher than that. All times are the server's.
 package fairlock

@@ -123,7 +123,7 @@ var acquireVerdicts = map[int64]engine.Verdict{1: engine.Granted, -1: engine.Gon
 
 // Release runs fairlock/release.
 func (s *scripts) Release(ctx context.Context, e *engine.Engine, r *engine.Return) (engine.Verdict, error) {
-	keys, args := 4, s.args(17)
+	keys, args := 4, s.args(16)
 	if r.Label != "" {
 		keys, args = keys+1, append(args, engine.LabelKey(s.key, r.Holder))
 	}
@@ -133,7 +133,7 @@ func (s *scripts) Release(ctx context.Context, e *engine.Engine, r *engine.Retur
 	case r.Linger > 0:
 		args = append(args, r.Linger.Milliseconds(), r.LingerAs)
 	case r.Heir != nil:
-		args = append(args, 0, r.Heir.Holder, r.Heir.Lease.Milliseconds(), r.Heir.Wait.Milliseconds())
+		args = append(args, 0, r.Heir.Holder, r.Heir.Lease.Milliseconds())
 	}
 	reply, err := e.Eval(ctx, lua.FairLockRelease, keys, args)
 	switch {

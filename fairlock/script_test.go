@@ -556,23 +556,23 @@ func TestReleaseToHeir(t *testing.T) {
 		heard := s.hear()
 		s.acquire("go:1", timeout)
 		s.queue("go:2", "go:3", "java:1")
-		require.Equal(s, "1 0 go:2", s.release("go:1", 0, "go:3", 5000, timeout), "go:3 is not the next one")
+		require.Equal(s, "1 0 go:2", s.release("go:1", 0, "go:3", 5000), "go:3 is not the next one")
 		require.Empty(s, s.rdb.HGetAll(s.Context(), "f").Val())
 		require.Equal(s, "granted", s.acquire("go:2", timeout))
-		require.Equal(s, "3 0 go:3", s.release("go:2", 0, "go:3", 5000, timeout))
+		require.Equal(s, "3 0 go:3", s.release("go:2", 0, "go:3", 5000))
 		require.Equal(s, map[string]string{"go:3": "1"}, s.rdb.HGetAll(s.Context(), "f").Val())
 		require.InDelta(s, 5000, s.rdb.PTTL(s.Context(), "f").Val().Milliseconds(), 100)
 		require.Equal(s, "java:1 305", s.places())
 		require.Empty(s, heard())
 		state := s.state()
-		require.Equal(s, "-1 0 -", s.release("go:2", 0, "go:3", 5000, timeout), "again")
+		require.Equal(s, "-1 0 -", s.release("go:2", 0, "go:3", 5000), "again")
 		require.Equal(s, state, s.state())
 		require.Equal(s, "1 30000", s.acquire("go:3", timeout), "the heir that asks has it")
 
 		s.flush()
 		s.acquire("go:1", timeout)
 		s.queue("go:2")
-		require.Equal(s, "3 0 go:2", s.release("go:1", 0, "go:2", 5000, timeout))
+		require.Equal(s, "3 0 go:2", s.release("go:1", 0, "go:2", 5000))
 		require.Equal(s, "f map[go:2:1]", s.state(), "the queue is empty and gone")
 	})
 }
@@ -685,7 +685,7 @@ func TestAtTheMemoryLimit(t *testing.T) {
 	require.Equal(s, "1 1 1", s.keep("go", "go:2", "a:1", "b:1"))
 	require.Equal(s, "1 -", s.leave("a:1", timeout))
 	require.Equal(s, "1 1", s.reply(2, lua.FairLockRelease, fourKeys, "go:1", 1, s.now()+within, ahead, timeout, "go", channelOf("f"), "PUBLISH"))
-	require.Equal(s, "3 0 go:2", s.release("go:1", 0, "go:2", 5000, timeout), "a release may give it to its heir")
+	require.Equal(s, "3 0 go:2", s.release("go:1", 0, "go:2", 5000), "a release may give it to its heir")
 	require.Equal(s, "1", s.release("go:2"))
 	require.Equal(s, "1 -", s.leave("b:1", timeout))
 	require.Equal(s, "1 -", s.leave("c:1", timeout))
@@ -727,7 +727,7 @@ func TestWorkDoesNotGrow(t *testing.T) {
 			func() { s.leave("go:5", timeout) },
 			func() { s.release("go:0") },
 			func() { s.acquire("go:1", timeout) },
-			func() { s.release("go:1", 0, "go:2", lease, timeout) },
+			func() { s.release("go:1", 0, "go:2", lease) },
 		} {
 			out = append(out, count(f))
 		}

@@ -247,7 +247,7 @@ var fairBugs = []Bug{
 	{
 		Name: "fairlock/two-places", What: "a repeated request stands in the queue twice",
 		File: "lua/fairlock/acquire.lua",
-		Old:  "if not call('ZSCORE', scores, holder) then\n      local score", New: "if true then\n      local score",
+		Old:  "if added == 0 then\n    return", New: "added = 1\n  if false then\n    return",
 		Package: "fairlock", Run: "^TestFaultsOfAcquire$|^TestVectors$|^TestReentryAndCounts$",
 	},
 	{
@@ -259,7 +259,7 @@ var fairBugs = []Bug{
 	{
 		Name: "fairlock/given-to-the-dead", What: "a release gives the lock to a client that has not been heard of lately",
 		File: "lua/fairlock/release.lua",
-		Old:  "if head and free and whose and good >= sure and give(head, good) then", New: "if head and free and whose and give(head, 30000) then",
+		Old:  "if head and whose and good >= sure and give(head, good) then", New: "if head and whose and give(head, 30000) then",
 		Package: "fairlock", Run: "^TestGivenToADeadClient$|^TestGivenToAnotherClient$|^TestGivenWithALeaseOfItsOwn$",
 	},
 	{

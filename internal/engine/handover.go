@@ -381,10 +381,7 @@ func (e *Engine) heir(s *Spec, slice time.Time) *heir {
 		// slice is over.
 		h.req.Tokens = 1 + max(time.Until(slice).Microseconds(), 0)
 	}
-	switch {
-	case s.Queue != nil:
-		h.req.Wait = c.queueWait()
-	case inTurn:
+	if inTurn {
 		if h.req.Entry = c.listing(h.req.Holder, h.req.Lease); h.req.Entry == "" {
 			c.entry.unlockOps()
 			pl.Drop()

@@ -79,41 +79,68 @@ if head and head ~= holder then
   end
 end
 
+-- queued puts the holder at the end of the queue, unless it has a place. It returns
+-- how many stood there before, the ticket, and whether list and scores agree; or
+-- what Redis has against it.
+local function queued()
+  local n = call('ZCARD', scores)
+  local score = now + math.max(math.min(left, timeout), 0) + n * timeout + wait
+  local added = try('ZADD', scores, 'NX', score, holder)
+  if type(added) == 'table' then
+    if not call('ZSCORE', scores, holder) then
+      return added
+    end
+    added = 0 -- at the memory limit, where who waits goes on waiting
+  end
+  if added == 0 then
+    return n, 0, call('LLEN', queue) == n
+  end
+  local places = try('RPUSH', queue, holder)
+  if type(places) == 'table' then
+    try('ZREM', scores, holder)
+    return places
+  end
+  if label and label ~= '' then
+    try('SET', KEYS[5], label, 'PX', score - now)
+  end
+  return n, time[1] * 1000000 + time[2], places == n + 1
+end
+
+-- mend makes the scores those of the list, which is what counts.
+local function mend()
+  local seen = {}
+  for rank, member in ipairs(call('LRANGE', queue, 0, -1)) do
+    if seen[member] then
+      call('LREM', queue, -1, member)
+    elseif not call('ZSCORE', scores, member) then
+      call('ZADD', scores, now + rank * timeout, member)
+    end
+    seen[member] = true
+  end
+  for _, member in ipairs(call('ZRANGE', scores, 0, -1)) do
+    if not seen[member] then
+      call('ZREM', scores, member)
+    end
+  end
+end
+
 if refused then
   local ticket = 0
   if wait > 0 then
     local known = tonumber(string.match(call('HGET', clients, client) or '', '^%d+') or 0)
-    local n = call('LLEN', queue)
-    if n ~= call('ZCARD', scores) then
-      -- Somebody has removed a key, or part of one. The list is what counts.
-      local seen = {}
-      for rank, member in ipairs(call('LRANGE', queue, 0, -1)) do
-        if seen[member] then
-          call('LREM', queue, -1, member)
-        elseif not call('ZSCORE', scores, member) then
-          call('ZADD', scores, now + rank * timeout, member)
-        end
-        seen[member] = true
+    local n, same
+    n, ticket, same = queued()
+    if same == false then
+      -- Somebody has removed a key, or part of one.
+      if ticket > 0 then
+        call('LREM', queue, -1, holder)
+        call('ZREM', scores, holder)
       end
-      for _, member in ipairs(call('ZRANGE', scores, 0, -1)) do
-        if not seen[member] then
-          call('ZREM', scores, member)
-        end
-      end
-      n = call('LLEN', queue)
+      mend()
+      n, ticket = queued()
     end
-    if not call('ZSCORE', scores, holder) then
-      local score = now + math.max(math.min(left, timeout), 0) + n * timeout + wait
-      call('ZADD', scores, score, holder)
-      local done = try('RPUSH', queue, holder)
-      if type(done) == 'table' then
-        try('ZREM', scores, holder)
-        return done
-      end
-      ticket = time[1] * 1000000 + time[2]
-      if label and label ~= '' then
-        try('SET', KEYS[5], label, 'PX', score - now)
-      end
+    if type(n) == 'table' then
+      return n
     end
     if n == 0 or known < now + fresh * 2 / 3 then
       -- PEXPIRE is allowed at the memory limit, and once it has run HSET is too.
@@ -141,7 +168,7 @@ if left < lease then
   left = lease
 end
 if not mine and head then
-  settle(holder, wait, now + math.min(lease, timeout), timeout)
+  settle(line(), wait, now + math.min(lease, timeout), timeout)
 elseif not mine and wait > 0 then
   call('DEL', scores, clients)
 end

@@ -20,7 +20,8 @@
 local queue, scores, clients = KEYS[2], KEYS[3], KEYS[4]
 local call, try = redis.call, redis.pcall
 
--- How many scores behind a place are put right when it goes.
+-- How many scores behind a place are put right when it goes; line returns as many
+-- places behind the head.
 local near = 2
 -- How many dead heads one run removes at most.
 local most = 1000
@@ -83,6 +84,18 @@ local function lower(holders, first, wait, latest, timeout)
   end
 end
 
+-- line returns the head and the next ones.
+local function line()
+  return call('LRANGE', queue, '0', '2')
+end
+
+-- life returns for how many ms a client of latchkey is alive for sure, and its
+-- proof; 0 for one that is not known.
+local function life(client, now)
+  local till, proof = string.match(call('HGET', clients, client) or '', '^(%d+) ?(.*)$')
+  return tonumber(till or now) - now, proof
+end
+
 -- tell publishes to the head, or to its client.
 local function tell(prefix, whom, message, verb)
   local channel = prefix .. ':' .. whom
@@ -99,14 +112,21 @@ local function poke(prefix, head, client, verb)
   tell(prefix, client or head, '0', verb)
 end
 
--- settle takes the head, which has got the lock, out of the queue, and puts the
--- scores of the next right: lower by wait, the one for which it had queued.
-local function settle(head, wait, latest, timeout)
+-- settle takes the head, which has got the lock, out of the queue. line is the
+-- head and the next ones. Their scores are put right: lower by wait, the one for
+-- which the head had queued; without it no higher than what is right for their
+-- rank, with one command, for a lock that goes from hand to hand.
+local function settle(line, wait, latest, timeout)
   call('LPOP', queue)
-  call('ZREM', scores, head)
-  local behind = call('LRANGE', queue, 0, near - 1)
-  lower(behind, 0, wait, latest, timeout)
-  if #behind == 0 then
+  call('ZREM', scores, line[1])
+  local second, third = line[2], line[3]
+  if not second then
     call('DEL', scores, clients)
+  elseif wait then
+    lower({second, third}, 0, wait, latest, timeout)
+  elseif third then
+    try('ZADD', scores, 'LT', latest + timeout, second, latest + 2 * timeout, third)
+  else
+    try('ZADD', scores, 'LT', latest + timeout, second)
   end
 end

@@ -25,7 +25,6 @@
 -- ARGV[10]  the holder in whose name it stays closed, when ARGV[9] is above 0; else
 --           the waiter who gets the lock if it is the next one (may be absent)
 -- ARGV[11]  lease of that waiter, ms (absent when it is)
--- ARGV[12]  wait by which the score of its place was raised, ms (likewise)
 --
 -- Returns 1                           freed
 --         {1, 0, server ms, turn}     freed, and that waiter of this client may take it
@@ -57,7 +56,7 @@ end
 
 -- give gives the free lock to a waiter; false when the server does not let it.
 local function give(to, lease)
-  call('HSET', KEYS[1], to, 1)
+  call('HSET', KEYS[1], to, '1')
   -- A lock without a lease would be held for ever.
   if type(try('PEXPIRE', KEYS[1], lease)) == 'table' then
     try('DEL', KEYS[1])
@@ -66,24 +65,34 @@ local function give(to, lease)
   return true
 end
 
--- wake returns the head if it is ours: then the answer tells it. Any other one it
--- tells that the lock is free, or that it has it, if the lock is free.
-local function wake(free)
-  local head, whose = call('LINDEX', queue, 0), false
+-- wake returns the head of places if it is ours: then the answer tells it. Any
+-- other one it tells that the lock is free, or that it has it. The lock is free.
+local function wake(places)
+  local head = places[1]
   if not head then
     return ''
   end
   if now == 0 then
     clock()
   end
-  local good, proof, _
-  head, whose, good, _, proof = sweep(head, now, timeout, client)
+  local whose, number = string.match(head, '^(.*):(%d+)$')
+  local good, proof, swept = 0, '', 0
+  if whose and whose ~= client then
+    good, proof = life(whose, now)
+  end
+  if good < sure then
+    head, whose, good, swept, proof = sweep(head, now, timeout, client)
+  end
   if whose == client then
     return head
   end
-  if head and free and whose and good >= sure and give(head, good) then
-    settle(head, 0, now + math.min(good, timeout), timeout)
-    local gift = string.match(head, ':(%d+)$') .. string.format(' %.0f %.0f ', good, now)
+  if swept > 0 then
+    places = line()
+    number = head and string.match(head, ':(%d+)$')
+  end
+  if head and whose and good >= sure and give(head, good) then
+    settle(places, false, now + math.min(good, timeout), timeout)
+    local gift = number .. string.format(' %.0f %.0f ', good, now)
     tell(prefix, whose, '+' .. gift .. redis.sha1hex(lock .. ' ' .. gift .. proof), verb)
   elseif head then
     poke(prefix, head, whose, verb)
@@ -102,17 +111,20 @@ if count == 0 and linger == 0 then
   elseif KEYS[5] then
     try('DEL', KEYS[5])
   end
-  local turn = wake(true)
+  local places = line()
+  if heir and places[1] == heir and freed == 1 then
+    if now == 0 then
+      clock()
+    end
+    if not give(heir, ARGV[11]) then
+      return {1, 0, now, heir}
+    end
+    settle(places, false, now + math.min(tonumber(ARGV[11]), timeout), timeout)
+    return {3, 0, now, heir}
+  end
+  local turn = wake(places)
   if turn == '' and freed == 1 then
     return 1
-  end
-  if turn == heir and freed == 1 then
-    local lease = tonumber(ARGV[11])
-    if not give(heir, lease) then
-      return {1, 0, now, turn}
-    end
-    settle(heir, tonumber(ARGV[12]), now + math.min(lease, timeout), timeout)
-    freed = 3
   end
   return {freed, 0, now, turn}
 end
@@ -121,7 +133,7 @@ local held = tonumber(call('HGET', lock, holder) or 0)
 if held == 0 then
   local turn = ''
   if call('EXISTS', lock) == 0 then
-    turn = wake(true)
+    turn = wake(line())
   end
   return {-1, 0, now, turn}
 end
