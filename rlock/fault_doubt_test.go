@@ -1,9 +1,12 @@
 package rlock_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
@@ -36,6 +39,40 @@ func TestFaultRepeatedReleaseSparesNextHoldOfItsHolder(t *testing.T) {
 	require.Equal(t, map[string]string{next.HolderID(): "1"}, r.fields(t, "a"))
 	require.NoError(t, next.Unlock(ctx))
 	r.free(t, "a")
+}
+
+// A request that the network delivers twice may be told that it came too late, and
+// yet have been granted, the first time. Whoever gives up then leaves nothing.
+func TestFaultTooLateTheSecondTime(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+		rdb := env.Client(func(o *redis.Options) { o.ReadTimeout = -1 })
+		c := faultClient(t, rdb)
+		mustUnlock(t, mustLock(t, rlock.New(c, "b"))) // the scripts are known from now on
+		const held = 7 * time.Second // longer than a request may take
+		link := env.Link(rdb)
+		link.HoldFor(held)
+		first := true
+		link.OnCommand(func(args []string) redistest.Act {
+			if !first || !runs(args, lua.RLockAcquire) {
+				return redistest.Pass
+			}
+			first = false
+			all := make([]any, len(args))
+			for i, a := range args {
+				all[i] = a
+			}
+			assert.NoError(t, env.Redis.Do(context.Background(), all...).Err())
+			assert.True(t, env.Mini.Exists("a"), "it was granted")
+			return redistest.Late
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), held+2*time.Millisecond)
+		defer cancel()
+		_, err := rlock.New(c, "a").Lock(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.EqualValues(t, 1, link.Count(redistest.Late))
+		env.Advance(2 * time.Second)
+		require.False(t, env.Mini.Exists("a"), "held by nobody until its lease ends")
+	})
 }
 
 // What has cost the connection for wake-ups may have cost what Redis knew: holds

@@ -359,7 +359,10 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 		return wait.Answer{}, errLost
 	case Late:
 		// The estimate of the server's clock was off, and is right now; or the
-		// request did take that long.
+		// request did take that long, and then the network may have delivered it once
+		// before, in time.
+		c.doubt(count, 0)
+		ent.list(c.req.Entry)
 		return c.failure(errLate)
 	}
 	if c.queued || c.req.Entry != "" {
