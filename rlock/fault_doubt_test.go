@@ -48,7 +48,7 @@ func TestFaultTooLateTheSecondTime(t *testing.T) {
 		rdb := env.Client(func(o *redis.Options) { o.ReadTimeout = -1 })
 		c := faultClient(t, rdb)
 		mustUnlock(t, mustLock(t, rlock.New(c, "b"))) // the scripts are known from now on
-		const held = 7 * time.Second // longer than a request may take
+		const held = 7 * time.Second                  // longer than a request may take
 		link := env.Link(rdb)
 		link.HoldFor(held)
 		first := true
