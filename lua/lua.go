@@ -80,10 +80,14 @@ var (
 var (
 	//go:embed rwlock/acquire_read.lua
 	rwlockAcquireRead string
+	//go:embed rwlock/acquire_read_many.lua
+	rwlockAcquireReadMany string
 	//go:embed rwlock/acquire_write.lua
 	rwlockAcquireWrite string
 	//go:embed rwlock/release_read.lua
 	rwlockReleaseRead string
+	//go:embed rwlock/release_read_many.lua
+	rwlockReleaseReadMany string
 	//go:embed rwlock/release_write.lua
 	rwlockReleaseWrite string
 	//go:embed rwlock/renew.lua
@@ -96,11 +100,17 @@ var (
 	// RWLockAcquireRead takes the read lock; see rwlock/acquire_read.lua for its
 	// contract.
 	RWLockAcquireRead = newScript("rwlock/acquire_read", rwlockAcquireRead)
+	// RWLockAcquireReadMany takes the read lock for many; see
+	// rwlock/acquire_read_many.lua.
+	RWLockAcquireReadMany = newScript("rwlock/acquire_read_many", rwlockAcquireReadMany)
 	// RWLockAcquireWrite takes the write lock; see rwlock/acquire_write.lua.
 	RWLockAcquireWrite = newScript("rwlock/acquire_write", rwlockAcquireWrite)
 	// RWLockReleaseRead brings a reader's hold count down; see
 	// rwlock/release_read.lua.
 	RWLockReleaseRead = newScript("rwlock/release_read", rwlockReleaseRead)
+	// RWLockReleaseReadMany gives back a hold each of many readers; see
+	// rwlock/release_read_many.lua.
+	RWLockReleaseReadMany = newScript("rwlock/release_read_many", rwlockReleaseReadMany)
 	// RWLockReleaseWrite brings the writer's hold count down; see
 	// rwlock/release_write.lua.
 	RWLockReleaseWrite = newScript("rwlock/release_write", rwlockReleaseWrite)

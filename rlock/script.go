@@ -132,16 +132,10 @@ func (s *scripts) acquireMany(ctx context.Context, e *engine.Engine, r *engine.R
 	if !e.Crowded() {
 		return g, false, nil
 	}
-	part := engine.Part{Script: lua.RLockAcquireMany, First: r.Lease.Milliseconds(), Deadline: r.Deadline}
+	part := engine.Part{Script: lua.RLockAcquireMany, Deadline: r.Deadline}
+	part.SharedArgs[0] = r.Lease.Milliseconds()
 	part.Keys[0], part.Args[0] = s.keyArg, r.Holder
-	n, err := e.EvalMany(ctx, &part)
-	switch {
-	case err != nil || n == 0:
-		return g, false, err
-	case n > 0:
-		return engine.Grant{Verdict: engine.Granted, Left: r.Lease}, true, nil
-	}
-	return engine.Grant{Verdict: engine.Refused, Left: millis(-n)}, true, nil
+	return e.AcquireMany(ctx, &part, r.Lease)
 }
 
 var acquireVerdicts = map[int64]engine.Verdict{
@@ -219,10 +213,12 @@ func (s *scripts) releaseMany(ctx context.Context, e *engine.Engine, r *engine.R
 	if !e.Crowded() {
 		return false, nil
 	}
-	part := engine.Part{Script: lua.RLockReleaseMany, First: s.verb(e), Deadline: r.Deadline}
-	if part.First != "PUBLISH" && part.First != "NONE" {
+	verb := s.verb(e)
+	if verb != "PUBLISH" && verb != "NONE" {
 		return false, nil
 	}
+	part := engine.Part{Script: lua.RLockReleaseMany, Deadline: r.Deadline}
+	part.SharedArgs[0] = verb
 	part.Keys[0], part.Args[0], part.Args[1] = s.keyArg, r.Holder, s.channelArg
 	if gives {
 		part.Keys[1] = s.listArg

@@ -207,8 +207,18 @@ func (s *readScripts) spec(name string) *engine.Spec {
 	return spec
 }
 
-// Acquire runs rwlock/acquire_read.
+// Acquire runs rwlock/acquire_read, or takes a part in a run of
+// rwlock/acquire_read_many.
 func (s *readScripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.Request) (engine.Grant, error) {
+	if r.Count == 1 && r.Label == "" && e.Crowded() {
+		part := engine.Part{Script: lua.RWLockAcquireReadMany, Deadline: r.Deadline}
+		part.SharedKeys = [...]any{s.keyArg, s.signArg}
+		part.SharedArgs[0] = r.Lease.Milliseconds()
+		part.Keys[0], part.Args[0] = timeout(s.key, r.Holder, 1), r.Holder
+		if g, done, err := e.AcquireMany(ctx, &part, r.Lease); done || err != nil {
+			return g, err
+		}
+	}
 	keys, args := 2+r.Count, append(s.args(10+r.Count), s.signArg)
 	for n := range r.Count {
 		args = append(args, timeout(s.key, r.Holder, n+1))
@@ -231,8 +241,18 @@ func (s *readScripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.R
 	return acquired(e, lua.RWLockAcquireRead, reply)
 }
 
-// Release runs rwlock/release_read.
+// Release runs rwlock/release_read, or takes a part in a run of
+// rwlock/release_read_many.
 func (s *readScripts) Release(ctx context.Context, e *engine.Engine, r *engine.Return) (engine.Verdict, error) {
+	if verb := e.Verb(); r.Count == 0 && r.Linger == 0 && r.Label == "" && verb == "PUBLISH" && e.Crowded() {
+		part := engine.Part{Script: lua.RWLockReleaseReadMany, Deadline: r.Deadline}
+		part.SharedKeys[0] = s.keyArg
+		part.SharedArgs = [...]any{verb, s.channelArg, s.prefixArg}
+		part.Keys[0], part.Args[0] = timeout(s.key, r.Holder, 1), r.Holder
+		if n, err := e.EvalMany(ctx, &part); err != nil || n > 0 {
+			return engine.Granted, err
+		}
+	}
 	return s.release(ctx, e, lua.RWLockReleaseRead, r)
 }
 

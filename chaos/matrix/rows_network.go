@@ -200,7 +200,7 @@ var networkRows = []*row{
 // releases are the scripts whose second run cannot be told from a loss.
 var releases = map[string]bool{
 	lua.RLockRelease.SHA: true, lua.RLockReleaseMany.SHA: true,
-	lua.RWLockReleaseRead.SHA: true, lua.RWLockReleaseWrite.SHA: true,
+	lua.RWLockReleaseRead.SHA: true, lua.RWLockReleaseReadMany.SHA: true, lua.RWLockReleaseWrite.SHA: true,
 	lua.FairLockRelease.SHA: true, lua.PermitRelease.SHA: true,
 }
 

@@ -23,17 +23,19 @@ const (
 // A Part is what one caller asks for by a script that serves many callers.
 type Part struct {
 	Script   *lua.Script
-	First    any // ARGV[1], which those served together share
 	Deadline Deadline
+	// SharedKeys and SharedArgs come first: those served together have the same.
+	SharedKeys [2]any
+	SharedArgs [3]any
 	// Keys and Args are the caller's own. Keys of the same place stand together,
-	// the Args of one caller. Those behind a nil are nil.
+	// the Args of one caller. In all of these, those behind a nil are nil.
 	Keys, Args [2]any
 }
 
 // with reports whether p and q may be served together.
 func (p *Part) with(q *Part) bool {
-	return p.Script == q.Script && p.First == q.First && (p.Keys[1] == nil) == (q.Keys[1] == nil) &&
-		(p.Deadline.NotAfter == 0) == (q.Deadline.NotAfter == 0)
+	return p.Script == q.Script && p.SharedArgs == q.SharedArgs && p.SharedKeys == q.SharedKeys &&
+		(p.Keys[1] == nil) == (q.Keys[1] == nil) && (p.Deadline.NotAfter == 0) == (q.Deadline.NotAfter == 0)
 }
 
 // Crowded reports whether so many commands are under way that the next ones are
@@ -43,8 +45,8 @@ func (e *Engine) Crowded() bool {
 }
 
 // EvalMany asks for part together with what others ask for, when there are many
-// who ask. The script takes KEYS and ARGV as Part says, ARGV[2] and ARGV[3] being
-// the deadline, and answers with an array: the server's ms, or 0, and a number for
+// who ask. The script takes KEYS and ARGV as Part says, with the deadline behind the
+// arguments that they share, and answers with an array: the server's ms, or 0, and a number for
 // each caller, 0 when it has changed nothing for that one; or too little, when it
 // has changed nothing at all. The answer is 0 also when there are not many; the
 // caller then asks by the script that serves one. What holds for Eval holds here.
@@ -79,6 +81,19 @@ func (e *Engine) EvalMany(ctx context.Context, part *Part) (answer int64, err er
 	return answer, nil
 }
 
+// AcquireMany runs a script for many by which part asks for a lease. done is false
+// when that has not settled it.
+func (e *Engine) AcquireMany(ctx context.Context, part *Part, lease time.Duration) (g Grant, done bool, err error) {
+	n, err := e.EvalMany(ctx, part)
+	switch {
+	case err != nil || n == 0:
+		return g, false, err
+	case n > 0:
+		return Grant{Verdict: Granted, Left: lease}, true, nil
+	}
+	return Grant{Verdict: Refused, Left: time.Duration(-n) * time.Millisecond}, true, nil
+}
+
 // A party are callers who are served by one run of a script.
 type party struct {
 	of  []*piped
@@ -100,18 +115,11 @@ func seat(parties []party, j *piped) []party {
 // command makes the command that serves p.
 func (p *party) command(ctx context.Context, name string, script any) scriptCmd {
 	first := &p.of[0].part
-	keys, each := 1, 0
-	if first.Keys[1] != nil {
-		keys = 2
-	}
-	for _, a := range first.Args {
-		if a != nil {
-			each++
-		}
-	}
+	shared, keys, each := filled(first.SharedKeys[:]), filled(first.Keys[:]), filled(first.Args[:])
 	n := len(p.of)
-	args := make([]any, 0, Head+3+(keys+each)*n)
-	args = append(args, name, script, keys*n)
+	args := make([]any, 0, Head+len(first.SharedKeys)+len(first.SharedArgs)+2+(keys+each)*n)
+	args = append(args, name, script, shared+keys*n)
+	args = append(args, first.SharedKeys[:shared]...)
 	d := first.Deadline
 	for k := range keys {
 		for _, j := range p.of {
@@ -121,13 +129,22 @@ func (p *party) command(ctx context.Context, name string, script any) scriptCmd 
 			}
 		}
 	}
-	args = append(args, first.First, d.NotAfter, d.Ahead)
+	args = append(args, first.SharedArgs[:filled(first.SharedArgs[:])]...)
+	args = append(args, d.NotAfter, d.Ahead)
 	for _, j := range p.of {
 		args = append(args, j.part.Args[:each]...)
 	}
 	cmd := scriptCmd{redis.NewCmd(ctx, args...)}
 	cmd.SetFirstKeyPos(Head)
 	return cmd
+}
+
+// filled returns how many are not nil, from the first on.
+func filled(list []any) (n int) {
+	for n < len(list) && list[n] != nil {
+		n++
+	}
+	return n
 }
 
 // serve tells those of p what has come of it. It returns the error of a command
