@@ -89,7 +89,7 @@ const (
 	atLeastDuring = 10
 	patience      = 3 * time.Second  // for those
 	recovery      = 25 * time.Second // for all kinds, after a fault
-	mostAgain     = 3                // how often that begins again, see everyone
+	mostAgain     = 3                // how often that begins again, see limit
 	searchLimit   = 20 * time.Second // for one object
 )
 

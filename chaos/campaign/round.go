@@ -223,30 +223,45 @@ func (x *round) suffer(ctx context.Context, admin *latchkey.Client, o *outcome) 
 
 // everyone waits until all kinds have been served since then, and returns how long
 // that took, and a kind that was not within the limit.
-//
-// The limit is for clients that have a primary. Where Sentinels have replaced that
-// meanwhile, which nobody had meant, it begins again, a few times at most: leases that
-// a forgotten release has left, and places of a queue, have to end once more.
 func (x *round) everyone(ctx context.Context, since map[string]int, o *outcome) (took time.Duration, kind string) {
-	start, failovers := time.Now(), x.Failovers()
-	begun := start
-	for again := 0; ; wait(ctx, 5*time.Millisecond) {
+	start, limit := time.Now(), newLimit(x.Failovers)
+	defer func() { o.again += limit.again }()
+	for ; ; wait(ctx, 5*time.Millisecond) {
 		now := x.rec.Served()
 		i := slices.IndexFunc(x.cfg.Kinds, func(k string) bool { return now[k]-since[k] < atLeast })
 		if took = time.Since(start); i < 0 {
 			return took, ""
 		}
-		if time.Since(begun) <= recovery && ctx.Err() == nil {
-			continue
-		}
-		n := x.Failovers()
-		if n == failovers || again == mostAgain || ctx.Err() != nil {
+		if limit.over() || ctx.Err() != nil {
 			return took, x.cfg.Kinds[i]
 		}
-		begun, failovers = time.Now(), n
-		again++
-		o.again++
 	}
+}
+
+// A limit is how long the clients may take to be served by a primary. When it is over
+// and Sentinels have replaced that meanwhile, which nobody had meant, it begins again,
+// a few times at most: what a forgotten release has left has to end once more.
+type limit struct {
+	failovers    func() int
+	begun        time.Time
+	known, again int
+}
+
+func newLimit(failovers func() int) *limit {
+	return &limit{failovers: failovers, begun: time.Now(), known: failovers()}
+}
+
+func (l *limit) over() bool {
+	if time.Since(l.begun) <= recovery {
+		return false
+	}
+	n := l.failovers()
+	if n == l.known || l.again == mostAgain {
+		return true
+	}
+	l.begun, l.known = time.Now(), n
+	l.again++
+	return false
 }
 
 // party returns what the i-th party does.
