@@ -289,3 +289,13 @@ func Example() {
 		fmt.Println(err)
 	}
 }
+
+// A primary that was demoted, and does not know yet what its successor does, answers
+// nobody that there is nothing to count.
+func TestReplicaCountsNothing(t *testing.T) {
+	rdb := redistest.StartReplica(t, redistest.Start(t)).Client(t, func(o *redis.Options) { o.MaxRetries = -1 })
+	c := latchkey.New(rdb)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	err := countdownlatch.New(c, "latch").CountDown(t.Context())
+	require.ErrorContains(t, err, "READONLY")
+}

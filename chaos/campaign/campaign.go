@@ -53,6 +53,7 @@ type Result struct {
 	// Unplanned is how many failovers there were that were not meant: a machine that
 	// stalls has a primary taken for dead.
 	Unplanned int
+	Again     int // times that the limit for a recovery has begun again, for those
 	Verdict   model.Verdict
 	Faults    map[string]Tally
 	Served    map[string]int // acquisitions by kind
@@ -88,6 +89,7 @@ const (
 	atLeastDuring = 10
 	patience      = 3 * time.Second  // for those
 	recovery      = 25 * time.Second // for all kinds, after a fault
+	mostAgain     = 3                // how often that begins again, see limit
 	searchLimit   = 20 * time.Second // for one object
 )
 

@@ -1,7 +1,6 @@
 package nemesis
 
 import (
-	"net"
 	"time"
 
 	"github.com/latchkey-go/latchkey/chaos/stage"
@@ -18,7 +17,7 @@ func topologyFaults() []Fault {
 			p.node = old
 			p.seen(old != promoted)
 		},
-		Undo: func(p *Play) { p.Nodes[p.node].Restart(p.T); p.healthy() },
+		Undo: func(p *Play) { p.Nodes[p.node].Restart(p.T); p.Sentinels.Settle(p.T) },
 	}, {
 		Name: "failover-frozen", What: "the primary is frozen, replaced, and comes back", On: sentinel, Loss: true, Span: 1000 * ms,
 		Do: func(p *Play) {
@@ -26,7 +25,7 @@ func topologyFaults() []Fault {
 			p.node = old
 			p.seen(old != promoted)
 		},
-		Undo: func(p *Play) { p.Nodes[p.node].Thaw(); p.healthy() },
+		Undo: func(p *Play) { p.Nodes[p.node].Thaw(); p.Sentinels.Settle(p.T) },
 	}, {
 		Name: "failover-unheard", What: "the replicas hear nothing for a second; then the primary is killed", On: sentinel, Loss: true, Span: 1000 * ms,
 		Do: func(p *Play) {
@@ -34,7 +33,7 @@ func topologyFaults() []Fault {
 			p.node = old
 			p.seen(old != promoted)
 		},
-		Undo: func(p *Play) { p.Nodes[p.node].Restart(p.T); p.healthy() },
+		Undo: func(p *Play) { p.Nodes[p.node].Restart(p.T); p.Sentinels.Settle(p.T) },
 	}, {
 		Name: "cluster-failover", What: "a master is killed, and its replica takes over", On: cluster, Loss: true, Live: true, Span: 500 * ms,
 		Do: func(p *Play) {
@@ -89,24 +88,4 @@ func (p *Play) unheard(primary *redistest.Server) {
 	for _, n := range replicas {
 		n.Thaw()
 	}
-}
-
-// healthy makes all others replicas of the new primary (the Sentinels take ten seconds
-// for one that was down meanwhile) and waits until they are.
-func (p *Play) healthy() {
-	var primary int
-	redistest.Until(p.T, "a primary", func() bool {
-		primary = p.Sentinels.Primary()
-		return primary >= 0
-	})
-	host, port, _ := net.SplitHostPort(p.Nodes[primary].Addr)
-	for i := range p.Nodes {
-		if i != primary {
-			p.On(i, "REPLICAOF", host, port)
-		}
-	}
-	redistest.Until(p.T, "two replicas", func() bool {
-		primary := p.Sentinels.Primary()
-		return primary >= 0 && p.Stat("replication", "connected_slaves") == 2
-	})
 }

@@ -130,6 +130,7 @@ func (r *Report) campaigns(p func(string, ...any)) {
 	row("**violations**", func(c *campaign.Result) int { return len(c.Verdict.Violations) })
 	row("double grants that a loss of data, or a clock that steps forward, allows", func(c *campaign.Result) int { return c.Verdict.Doubles })
 	row("failovers that were not meant", func(c *campaign.Result) int { return c.Unplanned })
+	row("… so that the limit for a recovery, 25 s, began again", func(c *campaign.Result) int { return c.Again })
 	row("writes offered to the fenced store", func(c *campaign.Result) int { return c.Offered })
 	row("… refused, as stale", func(c *campaign.Result) int { return c.Refused })
 	row("… accepted although stale", func(c *campaign.Result) int { return c.Stale })

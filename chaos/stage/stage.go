@@ -79,6 +79,7 @@ func New(t testing.TB, topology string, clocks bool) *Stage {
 		single("--appendonly", "yes", "--appendfsync", "everysec")
 	case Sentinel:
 		s.Sentinels = redistest.StartSentinels(t)
+		s.Sentinels.Tune(t)
 		s.Nodes = s.Sentinels.Nodes
 	case Cluster:
 		s.Cluster = redistest.StartClusterWithReplicas(t, 3)

@@ -13,7 +13,7 @@
 -- ARGV[6]  how to publish: 'PUBLISH', 'SPUBLISH' or 'BOTH'
 --
 -- Returns {1, server ms}   counted
---         {0, server ms}   there is nothing to count
+--         {0, server ms}   there is nothing to count, says a server that takes writes
 --         {-2, server ms}  too late; nothing was changed
 local latch, claim, ended, number, keep = KEYS[1], KEYS[2], KEYS[3], tonumber(ARGV[1]), ARGV[2]
 local notafter, ahead, channel, verb = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6]
@@ -33,6 +33,9 @@ if last > number then
   return {-2, now}
 end
 if not left then
+  -- A server that takes no writes may not know of the count yet. As Redisson's DECR,
+  -- this is refused there; elsewhere it does nothing.
+  call('DEL', latch)
   return {0, now}
 end
 left = tonumber(left)
