@@ -48,7 +48,9 @@ type Hold struct {
 	token  int64
 	since  time.Time // when it was granted
 	target int       // of the release that is unsure
-	ret    Return    // guarded by entry.ops
+	// Guarded by entry.ops.
+	ret     Return
+	bounded cleanup // of the first Unlock
 
 	// guarded by entry.mu
 	state  state
