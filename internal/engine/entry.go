@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,8 +30,7 @@ func (es *entries) init() { es.m = make(map[entryKey]*entry) }
 type entry struct {
 	engine *Engine
 	key    entryKey
-	holder string // "<client id>:<number>"
-	field  string // the field in the hash
+	field  string // the field in the hash: "<client id>:<number>" and the suffix
 	fresh  bool   // the holder will never hold the lock again once it has let go; guarded by ops
 	refs   int    // calls that use the entry, and 1 while it holds
 
@@ -72,6 +72,9 @@ type entry struct {
 		holds [1]*Hold
 	}
 }
+
+// holder returns "<client id>:<number>".
+func (ent *entry) holder() string { return strings.TrimSuffix(ent.field, ent.key.suffix) }
 
 // ops is a right that one has at a time.
 type ops struct {
@@ -121,8 +124,7 @@ func (e *Engine) enter(n uint64, s *Spec, fresh bool) *entry {
 	defer e.entries.mu.Unlock()
 	ent := e.entries.m[k]
 	if ent == nil {
-		holder := e.HolderID(n)
-		ent = &entry{engine: e, key: k, holder: holder, field: holder + s.Suffix, fresh: fresh}
+		ent = &entry{engine: e, key: k, field: e.HolderID(n) + s.Suffix, fresh: fresh}
 		e.entries.m[k] = ent
 	}
 	ent.refs++

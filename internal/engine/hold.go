@@ -74,7 +74,7 @@ func (h *Hold) Token() int64 { return h.token }
 func (h *Hold) Holder() uint64 { return h.entry.key.holder }
 
 // HolderID returns the holder as Redis shows it.
-func (h *Hold) HolderID() string { return h.entry.holder }
+func (h *Hold) HolderID() string { return h.entry.holder() }
 
 // NotHeld returns the error of a method that finds nothing held.
 func (h *Hold) NotHeld(op string) error {
