@@ -149,7 +149,7 @@ var engineBugs = []Bug{
 	{
 		Name: "engine/failed-wait-keeps-the-hold", What: "what too few replicas have is not undone (Redisson #4822)",
 		File: "internal/engine/acks.go",
-		Old:  "		&Return{Holder: c.req.Holder, Count: base, Label: c.cfg.Label})", New: "		&Return{Holder: \"nobody\", Count: base, Label: c.cfg.Label})",
+		Old:  "		&Return{Holder: c.req.Holder, Count: base, Label: c.cfg.Label}, time.Now())", New: "		&Return{Holder: \"nobody\", Count: base, Label: c.cfg.Label}, time.Now())",
 		Package: "internal/topology", Run: "^TestReplicaAck$",
 	},
 	{

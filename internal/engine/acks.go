@@ -75,7 +75,7 @@ func (e *Engine) processAcked(a *acked, cmd redis.Cmder) error {
 	ctx, sent := a.Context, make(chan acked, 1)
 	go func() { sent <- e.sendAcked(ctx, cmd) }()
 	closed := e.gate.closed
-	if _, ok := ctx.(cleanup); ok {
+	if _, ok := ctx.(*cleanup); ok {
 		closed = nil
 	}
 	select {
@@ -120,9 +120,9 @@ func (e *Engine) sendAcked(ctx context.Context, cmd redis.Cmder) (a acked) {
 
 // onceAcked returns the context for one request to give back under ctx that is to
 // be acknowledged.
-func (e *Engine) onceAcked(ctx cleanup) (context.Context, *acked, context.CancelFunc) {
+func (e *Engine) onceAcked(ctx *cleanup) (context.Context, *acked, context.CancelFunc) {
 	once, cancel := context.WithTimeout(ctx, returnBound+e.cfg.Acks.Timeout)
-	ask, acks := e.acking(cleanup{Context: once}, true)
+	ask, acks := e.acking(&cleanup{Context: once}, true)
 	return ask, acks, cancel
 }
 
@@ -152,8 +152,8 @@ func (e *Engine) ackPipe(ctx context.Context, cmd redis.Cmder) (redis.Pipeliner,
 // entry's ops.
 func (c *claim) unreplicated(base int, short error) error {
 	ent := c.entry
-	v, err := c.engine.returnOnce(cleanup{Context: c.engine.gate.late}, ent, c.spec,
-		&Return{Holder: c.req.Holder, Count: base, Label: c.cfg.Label})
+	v, err := c.engine.returnOnce(&cleanup{Context: c.engine.gate.late}, ent, c.spec,
+		&Return{Holder: c.req.Holder, Count: base, Label: c.cfg.Label}, time.Now())
 	if err == nil && v != Late {
 		c.engine.tookBackOne(c.spec)
 		return short
@@ -169,7 +169,7 @@ func (c *claim) unreplicated(base int, short error) error {
 func (d *demand) unreplicated(short error) (wait.Answer, error) {
 	once, cancel := context.WithTimeout(d.engine.gate.late, returnBound)
 	defer cancel()
-	if v, err := d.want.Undo(cleanup{Context: once}); err == nil && v == Granted {
+	if v, err := d.want.Undo(&cleanup{Context: once}); err == nil && v == Granted {
 		d.engine.tookBackOne(d.spec)
 	} else {
 		d.doubt(0)

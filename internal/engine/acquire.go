@@ -42,16 +42,14 @@ func (e *Engine) Acquire(ctx context.Context, op string, s *Spec, cfg *LockConfi
 		return nil, err
 	}
 	bounded := try || cfg.Waits
-	var c *claim
 	if e.lines.Waiting() > 0 {
-		c = e.follow(ctx, s, cfg, bounded)
+		if c := e.follow(ctx, s, cfg, bounded); c != nil {
+			c.place.Await(ctx.Done(), c.overC())
+			return c.run(op, new(wait.Policy))
+		}
 	}
-	if c != nil {
-		c.place.Await(ctx.Done(), c.overC())
-	} else {
-		c = e.newClaim(ctx, s, cfg, bounded)
-	}
-	return c.run(op)
+	c, p := e.newClaim(ctx, s, cfg, bounded)
+	return c.run(op, p)
 }
 
 // admit lets a call through the gate, if what it asks for makes sense.
@@ -65,11 +63,13 @@ func (e *Engine) admit(ctx context.Context, op string, s *Spec, cfg *LockConfig)
 	return nil
 }
 
-// newClaim returns a claim of the holder in ctx, or of a fresh one.
-func (e *Engine) newClaim(ctx context.Context, s *Spec, cfg *LockConfig, bounded bool) *claim {
+// newClaim returns a claim of the holder in ctx, or of a fresh one, and room for how
+// it waits.
+func (e *Engine) newClaim(ctx context.Context, s *Spec, cfg *LockConfig, bounded bool) (*claim, *wait.Policy) {
 	all := new(struct {
-		claim claim
-		work  work
+		claim  claim
+		work   work
+		policy wait.Policy
 	})
 	c := &all.claim
 	c.init(ctx, e, s, cfg)
@@ -77,7 +77,7 @@ func (e *Engine) newClaim(ctx context.Context, s *Spec, cfg *LockConfig, bounded
 	c.entry, c.fresh = e.join(ctx, s)
 	c.holder = c.entry.key.holder
 	c.begins(&all.work)
-	return c
+	return c, &all.policy
 }
 
 // follow returns a claim that waits behind others of its client; nil when there
@@ -94,12 +94,11 @@ func (e *Engine) follow(ctx context.Context, s *Spec, cfg *LockConfig, bounded b
 	c.init(ctx, e, s, cfg)
 	c.holder, c.fresh, c.bounded = NewHolder(), true, bounded
 	c.begin()
-	pl := e.lines.Follow(s.Line, c)
-	if pl == nil {
+	if !e.lines.Follow(s.Line, c, &c.place) {
 		c.stop()
 		return nil
 	}
-	c.place = pl
+	c.follows = true
 	c.tellOfWait()
 	return c
 }
@@ -109,7 +108,7 @@ func (c *claim) tellOfWait() {
 	done := false
 	defer func() {
 		if !done { // the hook has panicked
-			c.engine.lines.Leave(c.place)
+			c.engine.lines.Leave(&c.place)
 			c.leave()
 		}
 	}()
@@ -129,11 +128,11 @@ func (c *claim) Heads() {
 // begins gives c what it needs to ask.
 func (c *claim) begins(w *work) { c.work, c.effort = w, &w.tries }
 
-// run takes c to its end.
-func (c *claim) run(op string) (*Hold, error) {
+// run takes c to its end. p is room for how it waits first.
+func (c *claim) run(op string, p *wait.Policy) (*Hold, error) {
 	defer c.leave()
 	e, s := c.engine, c.spec
-	err := c.acquire(c.ctx)
+	err := c.acquire(c.ctx, p)
 	c.report(1, err)
 	switch {
 	case err == nil:
@@ -179,10 +178,13 @@ type claim struct {
 	*work         // nil while c follows others in a line
 	entry  *entry // the same
 	holder uint64
-	place  *wait.Place // in that line, until c looks at its turn
 	hold   *Hold
-	fresh  bool // the holder is nobody else's
-	queues bool // requests ask for a place in the queue
+	place  wait.Place // the first one in a line
+
+	fresh   bool // the holder is nobody else's
+	queues  bool // requests ask for a place in the queue
+	follows bool // place is one in a line, until c looks at its turn
+	placed  bool // place is used up
 }
 
 // A work is what a claim has to know from the first time it asks.
@@ -196,16 +198,19 @@ type work struct {
 }
 
 // acquire waits for its turn and asks until it is granted.
-func (c *claim) acquire(ctx context.Context) error {
+func (c *claim) acquire(ctx context.Context, p *wait.Policy) error {
 	if c.bounded && c.cfg.Wait <= 0 {
 		return c.once(ctx, c)
 	}
-	if c.place == nil {
+	if !c.follows {
 		c.begin()
 	}
-	for {
-		p := c.policy()
-		p.Place, c.place = c.place, nil
+	c.follows = false
+	for ; ; p = new(wait.Policy) {
+		*p = c.policy()
+		if !c.placed {
+			p.Place, c.placed = &c.place, true
+		}
 		var taken <-chan struct{}
 		var has bool
 		if !c.fresh {
@@ -233,9 +238,9 @@ func (c *claim) acquire(ctx context.Context) error {
 		} else {
 			p.Interrupt = taken
 			if c.queues {
-				err = c.untilTurn(ctx, p)
+				err = c.untilTurn(ctx, *p)
 			} else {
-				err = c.waited(&p, c.engine.lines.Until(ctx, c.spec.Line, c, &p))
+				err = c.waited(p, c.engine.lines.Until(ctx, c.spec.Line, c, p))
 			}
 		}
 		switch {
@@ -251,12 +256,10 @@ func (c *claim) acquire(ctx context.Context) error {
 // settled waits until no request to give back of before can meet what is asked
 // for now: outside of the line, in which it would hold up others.
 func (c *claim) settled(ctx context.Context) error {
-	select {
-	case <-c.entry.ops:
-	default:
+	if !c.entry.tryOps() {
 		return nil // somebody changes what there is; Try looks again
 	}
-	d := time.Until(c.entry.settles)
+	d := c.entry.settlesIn()
 	c.entry.unlockOps()
 	if d <= 0 {
 		return nil
@@ -289,7 +292,7 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 		}
 		return wait.Answer{}, err
 	}
-	if d := time.Until(ent.settles); d > 0 {
+	if d := ent.settlesIn(); d > 0 {
 		ent.unlockOps()
 		return wait.Answer{Again: d}, nil
 	}

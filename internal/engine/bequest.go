@@ -136,9 +136,7 @@ func (e *Engine) told(s *Spec, message string) bool {
 func (e *Engine) given(pl wait.Pledge, g gift) bool {
 	c := pl.Claim.(*claim)
 	ent, s := c.entry, c.spec
-	select {
-	case <-ent.ops:
-	default:
+	if !ent.tryOps() {
 		pl.Drop()
 		return false // it is asking
 	}
@@ -184,11 +182,11 @@ func (e *Engine) unwanted(s *Spec, id string) {
 // for one acquisition and has given up.
 func (e *Engine) giveBackFor(s *Spec, id string) {
 	end := time.Now().Add(e.cfg.WatchdogTimeout)
-	e.later(func(ctx cleanup) bool {
+	e.later(func(ctx *cleanup) bool {
 		once, cancel := context.WithTimeout(ctx, returnBound)
 		defer cancel()
 		// Such a holder never comes back, so that it cannot be too late.
-		_, err := s.Scripts.Release(cleanup{Context: once}, e, &Return{Holder: id})
+		_, err := s.Scripts.Release(&cleanup{Context: once}, e, &Return{Holder: id})
 		return err == nil || Sort(err) == Never || time.Now().After(end)
 	}, func() {})
 }

@@ -121,9 +121,16 @@ func (c *call) pause(ctx context.Context, ans wait.Answer) error {
 	}
 }
 
+// events tells a call of what becomes of its wait.
+type events struct{ *call }
+
+func (c events) Slept()  { c.waits() }
+func (c events) Missed() { c.missed() }
+
 func (c *call) policy() wait.Policy {
 	e, s := c.engine, c.spec
-	p := wait.Policy{
+	return wait.Policy{
+		Listen:      s.listen,
 		Poll:        s.Poll,
 		Recheck:     e.cfg.Recheck,
 		Unconfirmed: unconfirmed,
@@ -131,18 +138,9 @@ func (c *call) policy() wait.Policy {
 		Together:    s.Together,
 		Closed:      e.gate.closed,
 		ClosedErr:   ErrClosed,
-		Slept:       c.waits,
-		Missed:      c.missed,
+		Events:      events{c},
 		Over:        c.overC(),
 	}
-	switch {
-	case s.Channel == "":
-	case s.List != "":
-		p.Listen = func() wait.Hints { return e.listenToBoth(s) }
-	default:
-		p.Listen = func() wait.Hints { return hints{e.notifier.Subscribe(s.Channel)} }
-	}
-	return p
 }
 
 // bound returns how long the request may take: no longer than anybody is there

@@ -19,7 +19,7 @@ var undoSteps = []time.Duration{50 * time.Millisecond, 200 * time.Millisecond, t
 // A chore is clean-up in the background that may need several tries: what a call
 // has left behind that has returned.
 type chore struct {
-	try   func(ctx cleanup) (done bool)
+	try   func(ctx *cleanup) (done bool)
 	ended func()
 	step  int
 	timer *time.Timer // until the next try; nil when it is in the queue or tried
@@ -39,7 +39,7 @@ type chores struct {
 // later has try called in the background until it returns true, and then ended;
 // when the client ends, ended is called without more tries. It reports whether
 // there was room.
-func (e *Engine) later(try func(ctx cleanup) (done bool), ended func()) bool {
+func (e *Engine) later(try func(ctx *cleanup) (done bool), ended func()) bool {
 	e.gate.stay()
 	c := &chore{try: try, ended: func() { ended(); e.gate.leave() }}
 	cs := &e.chores
@@ -77,7 +77,7 @@ func (cs *chores) work(e *Engine) {
 		c := cs.queue[0]
 		cs.queue[0], cs.queue = nil, cs.queue[1:]
 		cs.mu.Unlock()
-		done := c.try(cleanup{Context: e.gate.late})
+		done := c.try(&cleanup{Context: e.gate.late})
 		cs.mu.Lock()
 		if done || cs.over {
 			delete(cs.all, c)

@@ -20,7 +20,7 @@ func TestChoresAreBounded(t *testing.T) {
 		var tries, ended atomic.Int64
 		for i := range n {
 			needed := 1 + i%3
-			require.True(t, e.later(func(cleanup) bool {
+			require.True(t, e.later(func(*cleanup) bool {
 				time.Sleep(10 * time.Millisecond)
 				tries.Add(1)
 				needed--
@@ -48,7 +48,7 @@ func TestChoresEndWithTheClient(t *testing.T) {
 		var ended atomic.Int64
 		const n = 3 * choreHands
 		for range n {
-			e.later(func(ctx cleanup) bool {
+			e.later(func(ctx *cleanup) bool {
 				select {
 				case <-ctx.Done():
 				case <-time.After(5 * time.Millisecond):
@@ -61,7 +61,7 @@ func TestChoresEndWithTheClient(t *testing.T) {
 		require.True(t, e.gate.shut())
 		e.gate.drain()
 		require.EqualValues(t, n, ended.Load())
-		require.False(t, e.later(func(cleanup) bool { t.Error("tried after the end"); return true }, func() { ended.Add(1) }))
+		require.False(t, e.later(func(*cleanup) bool { t.Error("tried after the end"); return true }, func() { ended.Add(1) }))
 		require.EqualValues(t, n+1, ended.Load())
 	})
 }

@@ -133,7 +133,7 @@ type cleanup struct {
 }
 
 // Value returns what the context that it was made from says.
-func (c cleanup) Value(key any) any {
+func (c *cleanup) Value(key any) any {
 	if c.values != nil {
 		return c.values.Value(key)
 	}
@@ -183,12 +183,12 @@ func (e *Engine) process(ctx context.Context, cmd redis.Cmder) error {
 	e.underway.Add(1)
 	defer e.underway.Add(-1)
 	closed := e.gate.closed
-	clean, ok := ctx.(cleanup)
-	if ok {
-		closed = nil
+	brief := false
+	if clean, ok := ctx.(*cleanup); ok {
+		closed, brief = nil, clean.brief
 	}
 	if p := e.pipeFor(ctx, cmd); p != nil {
-		if j := p.add(cmd, nil, clean.brief); j != nil {
+		if j := p.add(cmd, nil, brief); j != nil {
 			answered, err := e.await(ctx, j.done, closed)
 			if answered {
 				j.over()
@@ -199,7 +199,7 @@ func (e *Engine) process(ctx context.Context, cmd redis.Cmder) error {
 		}
 	}
 	switch {
-	case clean.brief && e.brief != nil:
+	case brief && e.brief != nil:
 		return e.brief.Process(ctx, cmd)
 	case ctx.Done() == nil && e.direct != nil:
 		return e.direct.Process(ctx, cmd)

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,14 +30,13 @@ func (es *entries) init() { es.m = make(map[entryKey]*entry) }
 type entry struct {
 	engine *Engine
 	key    entryKey
-	holder string // "<client id>:<number>"
-	field  string // the field in the hash
+	field  string // the field in the hash: "<client id>:<number>" and the suffix
 	fresh  bool   // the holder will never hold the lock again once it has let go; guarded by ops
 	refs   int    // calls that use the entry, and 1 while it holds
 
-	// ops has a token in it while nobody changes the hold count. Whoever sends
-	// a script that does takes it.
-	ops chan struct{}
+	// ops is with whoever changes the hold count: who sends a script that does
+	// takes it.
+	ops ops
 	// Guarded by ops: until when a request to give back that got no answer may
 	// still act. No acquire is sent before that, lest it meet the leftovers.
 	settles time.Time
@@ -68,7 +68,55 @@ type entry struct {
 	chain *chain
 	// ghosts is until when a request without an answer may be carried out.
 	ghosts time.Time
-	room   watchdog.Item // for the first item: most entries have no other
+	// For the first item and the first hold: most entries have no other.
+	room struct {
+		item  watchdog.Item
+		hold  Hold
+		holds [1]*Hold
+	}
+}
+
+// holder returns "<client id>:<number>".
+func (ent *entry) holder() string { return strings.TrimSuffix(ent.field, ent.key.suffix) }
+
+// ops is a right that one has at a time.
+type ops struct {
+	// mu guards the fields below.
+	mu    sync.Mutex
+	taken bool
+	// free has a token in it while the right is nobody's, once somebody has had to
+	// wait for it; nil before.
+	free chan struct{}
+}
+
+// try takes the right if it is nobody's; if not, it returns what to wait on.
+func (o *ops) try() (free <-chan struct{}, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.free == nil {
+		if !o.taken {
+			o.taken = true
+			return nil, true
+		}
+		o.free = make(chan struct{}, 1)
+	}
+	select {
+	case <-o.free:
+		return nil, true
+	default:
+		return o.free, false
+	}
+}
+
+// giveUp lets go of the right.
+func (o *ops) giveUp() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.free != nil {
+		o.free <- struct{}{}
+		return
+	}
+	o.taken = false
 }
 
 // enter returns the entry of a holder for s, and counts the caller in. fresh says
@@ -79,9 +127,7 @@ func (e *Engine) enter(n uint64, s *Spec, fresh bool) *entry {
 	defer e.entries.mu.Unlock()
 	ent := e.entries.m[k]
 	if ent == nil {
-		holder := e.HolderID(n)
-		ent = &entry{engine: e, key: k, holder: holder, field: holder + s.Suffix, fresh: fresh, ops: make(chan struct{}, 1)}
-		ent.ops <- struct{}{}
+		ent = &entry{engine: e, key: k, field: e.HolderID(n) + s.Suffix, fresh: fresh}
 		e.entries.m[k] = ent
 	}
 	ent.refs++
@@ -207,20 +253,25 @@ func (es *entries) held() int {
 
 // lockOps waits for the right to change the hold count.
 func (ent *entry) lockOps(ctx context.Context) error {
-	select {
-	case <-ent.ops:
+	free, ok := ent.ops.try()
+	if ok {
 		return nil
-	default:
 	}
 	select {
-	case <-ent.ops:
+	case <-free:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (ent *entry) unlockOps() { ent.ops <- struct{}{} }
+// tryOps takes that right if nobody has it.
+func (ent *entry) tryOps() bool {
+	_, ok := ent.ops.try()
+	return ok
+}
+
+func (ent *entry) unlockOps() { ent.ops.giveUp() }
 
 // unsettled notes that a request to give back was sent and not answered, and may
 // act until then. The caller has ops and is counted in; the entry stays for
@@ -233,6 +284,15 @@ func (ent *entry) unsettled(until time.Time) {
 	ent.settles = until
 	ent.stay()
 	time.AfterFunc(d, ent.leave)
+}
+
+// settlesIn returns how long a request to give back may yet act that got no answer.
+// The caller has ops.
+func (ent *entry) settlesIn() time.Duration {
+	if ent.settles.IsZero() {
+		return 0
+	}
+	return time.Until(ent.settles)
 }
 
 // actsUntil returns until when a request to give back may act that is sent now.
@@ -286,12 +346,14 @@ func (ent *entry) planLocked(now time.Time) watchdog.Plan {
 // It returns nil when the lease was over before its answer came, or what the
 // hold builds on was lost meanwhile. The caller has ops.
 func (ent *entry) grant(parent context.Context, s *Spec, cfg *LockConfig, g Grant, count int, window watchdog.Window) *Hold {
-	h := &Hold{entry: ent, spec: s, cfg: cfg, parent: parent, token: g.Token, since: time.Now()}
+	since := time.Now()
 	ent.mu.Lock()
 	defer ent.mu.Unlock()
 	if ent.count != count-1 {
 		return nil
 	}
+	h := ent.newHoldLocked()
+	*h = Hold{entry: ent, spec: s, cfg: cfg, parent: parent, token: g.Token, since: since}
 	first := ent.count == 0
 	if first {
 		ent.chain = g.chain
@@ -370,9 +432,19 @@ func (ent *entry) exorcise(s *Spec) {
 // newItem returns an item that was never watched.
 func (ent *entry) newItem() *watchdog.Item {
 	if ent.item == nil {
-		return &ent.room
+		return &ent.room.item
 	}
 	return new(watchdog.Item)
+}
+
+// newHoldLocked returns one that was never anybody's. The room among the holds is
+// for the first one too: endAll looks at its holds when others may have come.
+func (ent *entry) newHoldLocked() *Hold {
+	if ent.room.hold.entry != nil {
+		return new(Hold)
+	}
+	ent.holds = ent.room.holds[:0]
+	return &ent.room.hold
 }
 
 // dropLocked takes h out of the holds.

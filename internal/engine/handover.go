@@ -292,7 +292,7 @@ func (ent *entry) moveIn(ctx context.Context, s *Spec) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, returnBound)
 	defer cancel()
-	v, err := s.Scripts.Release(cleanup{Context: ctx}, e, ret)
+	v, err := s.Scripts.Release(&cleanup{Context: ctx}, e, ret)
 	if err == nil && v != Late {
 		ent.mu.Lock()
 		ent.chain = nil
@@ -342,6 +342,9 @@ type heir struct {
 	req   Request
 }
 
+// awaited reports whether somebody of this client may be there to whom s can go on.
+func (e *Engine) awaited(s *Spec) bool { return s.Queue != nil || e.lines.Waits(s.Line) }
+
 // heir returns the one who may get s when it is given back: the first one of this
 // client in the queue, or, for a lock without a queue, in the line: while the
 // slice lasts before all others, then in turn, if s is given away at all.
@@ -364,13 +367,11 @@ func (e *Engine) heir(s *Spec, slice time.Time) *heir {
 		return nil
 	}
 	c := pl.Claim.(*claim)
-	select {
-	case <-c.entry.ops:
-	default:
+	if !c.entry.tryOps() {
 		pl.Drop()
 		return nil
 	}
-	if c.entry.counted() > 0 || time.Now().Before(c.entry.settles) || c.cfg.Label != "" || c.spec.Fenced != s.Fenced {
+	if c.entry.counted() > 0 || c.entry.settlesIn() > 0 || c.cfg.Label != "" || c.spec.Fenced != s.Fenced {
 		c.entry.unlockOps()
 		pl.Drop()
 		return nil

@@ -48,7 +48,9 @@ type Hold struct {
 	token  int64
 	since  time.Time // when it was granted
 	target int       // of the release that is unsure
-	ret    Return    // guarded by entry.ops
+	// Guarded by entry.ops.
+	ret     Return
+	bounded cleanup // of the first Unlock
 
 	// guarded by entry.mu
 	state  state
@@ -72,7 +74,7 @@ func (h *Hold) Token() int64 { return h.token }
 func (h *Hold) Holder() uint64 { return h.entry.key.holder }
 
 // HolderID returns the holder as Redis shows it.
-func (h *Hold) HolderID() string { return h.entry.holder }
+func (h *Hold) HolderID() string { return h.entry.holder() }
 
 // NotHeld returns the error of a method that finds nothing held.
 func (h *Hold) NotHeld(op string) error {

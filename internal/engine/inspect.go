@@ -257,8 +257,8 @@ func (e *Engine) myHolds(key string) map[string]Who {
 		if len(ent.holds) > 0 {
 			who := e.who("", ent.holds[0].since)
 			mine[ent.field] = who
-			if _, has := mine[ent.holder]; !has {
-				mine[ent.holder] = who // what follows it is not always in Redis
+			if _, has := mine[ent.holder()]; !has {
+				mine[ent.holder()] = who // what follows it is not always in Redis
 			}
 		}
 		ent.mu.Unlock()

@@ -20,8 +20,8 @@ func PermitLabelKey(key, id string) string { return LabelKey(key, hex.EncodeToSt
 func (e *Engine) writeLabels(ctx context.Context, text string, keys []string, leases []time.Duration) {
 	once, cancel := context.WithTimeout(ctx, returnBound)
 	defer cancel()
-	if _, ok := ctx.(cleanup); ok {
-		ctx = cleanup{Context: once}
+	if _, ok := ctx.(*cleanup); ok {
+		ctx = &cleanup{Context: once}
 	} else {
 		ctx = once
 	}

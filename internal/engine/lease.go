@@ -305,7 +305,8 @@ func (l *Lease) Return(ctx context.Context) error {
 	st := l.state
 	l.mu.Unlock()
 	if st == released {
-		l.unlabel(e.bounds.next(ctx, returnBound))
+		bounded := e.bounds.next(ctx, returnBound)
+		l.unlabel(&bounded)
 	}
 	switch {
 	case st == lost:

@@ -61,11 +61,11 @@ func (e *Engine) EvalMany(ctx context.Context, part *Part) (answer int64, err er
 	e.underway.Add(1)
 	defer e.underway.Add(-1)
 	closed := e.gate.closed
-	clean, ok := ctx.(cleanup)
-	if ok {
-		closed = nil
+	brief := false
+	if clean, ok := ctx.(*cleanup); ok {
+		closed, brief = nil, clean.brief
 	}
-	j := e.pipe.add(nil, part, clean.brief)
+	j := e.pipe.add(nil, part, brief)
 	if j == nil {
 		return 0, nil
 	}

@@ -147,7 +147,7 @@ func (e *Engine) stray(s *Spec, id string) {
 			return // it has come meanwhile, as one of a context may
 		}
 		l := &Leaving{Holder: id, Wait: s.Queue.Timeout(), Deadline: e.deadline(returnBound)}
-		_, err := s.Queue.Leave(cleanup{Context: ctx}, e, l)
+		_, err := s.Queue.Leave(&cleanup{Context: ctx}, e, l)
 		switch {
 		case err == nil:
 			e.turn(s, l.Next)
@@ -164,7 +164,7 @@ func (e *Engine) withdraw(c *claim) {
 	first := make(chan struct{})
 	tried := sync.OnceFunc(func() { close(first) })
 	end := time.Now().Add(leavePatience)
-	e.later(func(ctx cleanup) bool {
+	e.later(func(ctx *cleanup) bool {
 		// First the place: who has none is given nothing any more.
 		left := e.left(ctx, c) || time.Now().After(end)
 		settled := !c.unsettled || e.undone(ctx, c)
@@ -183,7 +183,7 @@ func (e *Engine) withdraw(c *claim) {
 }
 
 // left makes one try to leave the queue and reports whether it has an answer.
-func (e *Engine) left(ctx cleanup, c *claim) bool {
+func (e *Engine) left(ctx *cleanup, c *claim) bool {
 	ent, s := c.entry, c.spec
 	if ent.choreOps(ctx) != nil {
 		return ctx.Err() != nil
@@ -198,7 +198,7 @@ func (e *Engine) left(ctx cleanup, c *claim) bool {
 	if !ent.fresh {
 		l.Deadline = e.deadline(returnBound)
 	}
-	v, err := s.Queue.Leave(cleanup{Context: once}, e, l)
+	v, err := s.Queue.Leave(&cleanup{Context: once}, e, l)
 	if err != nil {
 		if Sort(err) == Maybe && !ent.fresh {
 			ent.unsettled(actsUntil())
@@ -207,7 +207,7 @@ func (e *Engine) left(ctx cleanup, c *claim) bool {
 	}
 	e.turn(s, l.Next)
 	if c.cfg.Label != "" {
-		e.writeLabels(cleanup{Context: once}, "", []string{LabelKey(s.Key, ent.field)}, []time.Duration{0})
+		e.writeLabels(&cleanup{Context: once}, "", []string{LabelKey(s.Key, ent.field)}, []time.Duration{0})
 	}
 	return v != Late
 }

@@ -28,15 +28,23 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	}
 	defer ent.leave()
 	bounded := e.bounds.next(ctx, e.cfg.UnlockTimeout)
-	if err := ent.lockOps(bounded); err != nil {
-		return e.Wrap("unlock", h.spec, err)
+	if !ent.tryOps() {
+		once := bounded
+		if err := ent.lockOps(&once); err != nil {
+			return e.Wrap("unlock", h.spec, err)
+		}
 	}
+	clean := &h.bounded
+	if clean.Context != nil {
+		clean = new(cleanup) // the first may still be with a command
+	}
+	*clean = bounded
 	target, trusted, err := h.giveUp()
 	if err != nil {
 		ent.unlockOps()
 		return e.Wrap("unlock", h.spec, err)
 	}
-	err = h.giveBack(bounded, target, trusted)
+	err = h.giveBack(clean, target, trusted)
 	if Done(err) && target == 0 {
 		ent.exorcise(h.spec)
 	}
@@ -102,7 +110,7 @@ func (h *Hold) giveUp() (target int, trusted bool, err error) {
 }
 
 // giveBack tells Redis. It has the entry's ops and gives them back.
-func (h *Hold) giveBack(ctx cleanup, target int, trusted bool) error {
+func (h *Hold) giveBack(ctx *cleanup, target int, trusted bool) error {
 	e, ent, s := h.entry.engine, h.entry, h.spec
 	ret := &h.ret
 	*ret = Return{Holder: ent.standing(), Count: target, Label: ent.label, acked: e.cfg.Acks.Releases}
@@ -111,7 +119,7 @@ func (h *Hold) giveBack(ctx cleanup, target int, trusted bool) error {
 		// one may ask again and must be refused like anybody else.
 		ret.Linger, ret.LingerAs = left, e.HolderID(NewHolder())+s.Suffix
 	}
-	if target == 0 && ret.Linger == 0 && trusted && h.handOver() {
+	if target == 0 && ret.Linger == 0 && trusted && e.awaited(s) && h.handOver() {
 		ent.unlockOps()
 		return nil
 	}
@@ -124,15 +132,15 @@ func (h *Hold) giveBack(ctx cleanup, target int, trusted bool) error {
 	retry := newRetrier(e.cfg.UnlockTimeout)
 	for {
 		var next *heir
-		if heirs && !maybe {
+		if heirs && !maybe && e.awaited(s) {
 			if next = e.heir(s, ent.slice); next != nil {
 				ret.Heir = &next.req
 			}
 		}
-		sent, until := e.now(), actsUntil()
-		v, err := e.returnOnce(ctx, ent, s, ret)
+		sent, at := e.now(), time.Now()
+		v, err := e.returnOnce(ctx, ent, s, ret, at)
 		if Sort(err) == Maybe {
-			acts = until
+			acts = at.Add(returnBound + clockSlack)
 		}
 		if next != nil {
 			if next.settle(sent, ret, ent.slice, v, err) {
@@ -198,13 +206,14 @@ func (h *Hold) giveBack(ctx cleanup, target int, trusted bool) error {
 	return last
 }
 
-// returnOnce sends one request to give back.
-func (e *Engine) returnOnce(ctx cleanup, ent *entry, s *Spec, ret *Return) (Verdict, error) {
+// returnOnce sends one request to give back, now.
+func (e *Engine) returnOnce(ctx *cleanup, ent *entry, s *Spec, ret *Return, now time.Time) (Verdict, error) {
 	if ret.Deadline = (Deadline{}); !ent.fresh || ret.Heir != nil && s.Queue == nil {
-		ret.Deadline = e.deadline(returnBound)
+		ret.Deadline = e.server.deadline(now, returnBound)
 	}
-	if at, ok := ctx.Deadline(); ok && time.Until(at) < returnBound {
-		ctx.brief = false // it could outlast the unlock timeout
+	brief := ctx.brief
+	if at, ok := ctx.Deadline(); ok && at.Sub(now) < returnBound {
+		brief = false // it could outlast the unlock timeout
 	}
 	ret.Next, ret.Given, ret.Token, ret.More, ret.Listed = "", false, 0, 0, 0
 	passes := ret.Heir != nil && ret.Heir.Entry == "" // nobody but this client has a part in that
@@ -219,10 +228,10 @@ func (e *Engine) returnOnce(ctx cleanup, ent *entry, s *Spec, ret *Return) (Verd
 		var cancel context.CancelFunc
 		ask, acks, cancel = e.onceAcked(ctx)
 		defer cancel()
-	case !ctx.brief || e.brief == nil:
+	case !brief || e.brief == nil:
 		once, cancel := context.WithTimeout(ctx, returnBound)
 		defer cancel()
-		ask = cleanup{Context: once}
+		ask = &cleanup{Context: once}
 	}
 	v, err := s.Scripts.Release(ask, e, ret)
 	ret.short = acks.short(e)
@@ -303,7 +312,7 @@ func (e *Engine) releaseAll(ctx context.Context) error {
 			for h := range queue {
 				err := h.entry.lockOps(ctx)
 				if err == nil {
-					err = h.giveBack(cleanup{Context: ctx, brief: true}, 0, true)
+					err = h.giveBack(&cleanup{Context: ctx, brief: true}, 0, true)
 				}
 				if err != nil && !errors.Is(err, ErrNotHeld) {
 					mu.Lock()
@@ -329,11 +338,11 @@ func (e *Engine) undo(c *claim) {
 		c.until = time.Now() // nothing is on its way: it has a place in the list
 	}
 	c.entry.stay()
-	e.later(func(ctx cleanup) bool { return e.undone(ctx, c) }, c.entry.leave)
+	e.later(func(ctx *cleanup) bool { return e.undone(ctx, c) }, c.entry.leave)
 }
 
 // undone makes one try and reports whether no more is needed.
-func (e *Engine) undone(ctx cleanup, c *claim) bool {
+func (e *Engine) undone(ctx *cleanup, c *claim) bool {
 	ent, s := c.entry, c.spec
 	if ent.choreOps(ctx) != nil {
 		return ctx.Err() != nil
@@ -345,7 +354,7 @@ func (e *Engine) undone(ctx cleanup, c *claim) bool {
 		ent.unlockOps()
 		return past
 	}
-	v, err := e.returnOnce(ctx, ent, s, &Return{Holder: ent.field, Count: c.base, Label: c.cfg.Label})
+	v, err := e.returnOnce(ctx, ent, s, &Return{Holder: ent.field, Count: c.base, Label: c.cfg.Label}, time.Now())
 	if Sort(err) == Maybe {
 		ent.unsettled(actsUntil())
 	}

@@ -58,7 +58,7 @@ func (e *Engine) renew(ctx context.Context, _ string, batch []watchdog.Renewal) 
 	}
 	e.counters.renewals.Add(renewals)
 	acks := renewals > 0 && e.cfg.Acks.Renewals // looks have nothing that replicas could have
-	results, err := e.renewAll(cleanup{Context: ctx}, scripts, g.asked, acks)
+	results, err := e.renewAll(&cleanup{Context: ctx}, scripts, g.asked, acks)
 	if len(results) < len(batch) {
 		got := results
 		results = make([]watchdog.Result, len(batch))

@@ -59,8 +59,9 @@ type Spec struct {
 	// Renewer renews what is no lock; a lock's Scripts do.
 	Renewer Renewer
 
-	group string // what may be renewed together
-	err   error  // why the lock cannot be used on this server
+	group  string            // what may be renewed together
+	listen func() wait.Hints // to the wake-ups; nil when nobody publishes
+	err    error             // why the lock cannot be used on this server
 }
 
 // Scripts run the scripts of one kind of lock. Each may be run twice with the
@@ -165,6 +166,13 @@ func (e *Engine) Prepare(s *Spec) *Spec {
 	if e.cluster {
 		s.group = fmt.Sprint(s.group, " ", Slot(s.Key))
 		s.err = checkSlots(s.Name, s.Keys)
+	}
+	switch {
+	case s.Channel == "":
+	case s.List != "":
+		s.listen = func() wait.Hints { return e.listenToBoth(s) }
+	default:
+		s.listen = func() wait.Hints { return hints{e.notifier.Subscribe(s.Channel)} }
 	}
 	if e.ring {
 		s.err = both{ErrUnsupported, errRing}

@@ -106,11 +106,11 @@ func (e *Engine) Until(ctx context.Context, op string, s *Spec, cfg *LockConfig,
 
 // sweep has w sweep up, in the background, until its requests can act no more.
 func (e *Engine) sweep(w Sweeper, until time.Time) {
-	e.later(func(ctx cleanup) bool {
+	e.later(func(ctx *cleanup) bool {
 		past := time.Now().After(until)
 		once, cancel := context.WithTimeout(ctx, returnBound)
 		defer cancel()
-		err := w.Sweep(cleanup{Context: once})
+		err := w.Sweep(&cleanup{Context: once})
 		return past && (err == nil || time.Now().After(until.Add(w.Kept())))
 	}, func() {})
 }
@@ -232,15 +232,15 @@ func (g *grouped) Refused() {
 // the caller has gone. "Nothing yet" is no proof before the deadline of the last
 // request has passed.
 func (e *Engine) takeBack(d *demand) {
-	e.later(func(ctx cleanup) bool { return e.tookBack(ctx, d) }, func() {})
+	e.later(func(ctx *cleanup) bool { return e.tookBack(ctx, d) }, func() {})
 }
 
 // tookBack makes one try and reports whether no more is needed.
-func (e *Engine) tookBack(ctx cleanup, d *demand) bool {
+func (e *Engine) tookBack(ctx *cleanup, d *demand) bool {
 	past := time.Now().After(d.until)
 	once, cancel := context.WithTimeout(ctx, returnBound)
 	defer cancel()
-	v, err := d.want.Undo(cleanup{Context: once})
+	v, err := d.want.Undo(&cleanup{Context: once})
 	switch {
 	case err != nil: // even one that says "never": the right to it may come back, the permits do not by themselves
 		return time.Now().After(d.until.Add(d.want.Kept()))
@@ -282,7 +282,8 @@ func (e *Engine) Return(ctx context.Context, op string, s *Spec, f func(ctx cont
 
 // returned is Return inside of the gate, and after it is shut.
 func (e *Engine) returned(ctx context.Context, f func(ctx context.Context, d Deadline) (Verdict, error)) error {
-	bounded := e.bounds.next(ctx, e.cfg.UnlockTimeout)
+	next := e.bounds.next(ctx, e.cfg.UnlockTimeout)
+	bounded := &next
 	var short error
 	err := change(bounded, e.cfg.UnlockTimeout, func() (Verdict, error) {
 		if e.cfg.Acks.Releases {
@@ -300,7 +301,7 @@ func (e *Engine) returned(ctx context.Context, f func(ctx context.Context, d Dea
 		}
 		once, cancel := context.WithTimeout(bounded, returnBound)
 		defer cancel()
-		return f(cleanup{Context: once}, e.deadline(returnBound))
+		return f(&cleanup{Context: once}, e.deadline(returnBound))
 	})
 	if err == nil {
 		err = short

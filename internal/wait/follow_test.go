@@ -39,7 +39,7 @@ func inFollowing(t *testing.T, set func(p *wait.Policy), f func(f *following)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f1 := &following{T: t, ls: wait.NewLines(), hints: newHints(), head: newClaim(always), claim: &header{claim: newClaim(always)}}
-		require.Nil(t, f1.ls.Follow("k", f1.claim), "there is nobody to follow")
+		require.False(t, f1.ls.Follow("k", f1.claim, new(wait.Place)), "there is nobody to follow")
 		require.Zero(t, f1.ls.Waiting())
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
@@ -148,9 +148,10 @@ func TestFollowAfterTheEnd(t *testing.T) {
 	inFollowing(t, nil, func(f *following) {
 		h := &header{claim: newClaim(always)}
 		p := policy(f.hints)
-		p.Place = f.ls.Follow("k", h)
+		p.Place = new(wait.Place)
+		require.True(f, f.ls.Follow("k", h, p.Place))
 		f.ls.End()
-		require.Nil(f, f.ls.Follow("k", h))
+		require.False(f, f.ls.Follow("k", h, new(wait.Place)))
 		require.ErrorIs(f, (<-f.follows).err, errClosed)
 		f.stop()
 		require.ErrorIs(f, (<-f.first).err, context.Canceled)
@@ -187,7 +188,8 @@ func TestEndIsForFollowers(t *testing.T) {
 func TestFollowerLeaves(t *testing.T) {
 	inFollowing(t, nil, func(f *following) {
 		h := &header{claim: newClaim(always)}
-		pl := f.ls.Follow("k", h)
+		pl := new(wait.Place)
+		require.True(f, f.ls.Follow("k", h, pl))
 		require.Equal(f, 3, f.ls.Waiting())
 		f.ls.Leave(pl)
 		require.Equal(f, 2, f.ls.Waiting())

@@ -108,6 +108,21 @@ func policy(h *hints) *wait.Policy {
 	return p
 }
 
+// told is what to do at the events of a wait; each may be nil.
+type told struct{ slept, missed func() }
+
+func (e told) Slept() {
+	if e.slept != nil {
+		e.slept()
+	}
+}
+
+func (e told) Missed() {
+	if e.missed != nil {
+		e.missed()
+	}
+}
+
 // A result is what became of an Until.
 type result struct {
 	err error
@@ -137,7 +152,8 @@ func begin(f func() error) <-chan result {
 
 // stand is Until by way of Follow and Await, where somebody stands in line.
 func stand(ctx context.Context, ls *wait.Lines, key string, c wait.Claim, p *wait.Policy) error {
-	if p.Place = ls.Follow(key, c); p.Place != nil {
+	p.Place = new(wait.Place)
+	if ls.Follow(key, c, p.Place) {
 		p.Place.Await(ctx.Done(), p.Over)
 	}
 	return ls.Until(ctx, key, c, p)

@@ -15,6 +15,7 @@ type Lines struct {
 	lines   map[string]*line
 	ended   bool
 	parties map[string]*party // see queue.go
+	spare   *line             // one that nobody stands in, to be used again
 }
 
 // NewLines returns an empty set of lines.
@@ -36,7 +37,8 @@ type line struct {
 	hints      Hints     // opened by the first head that has to sleep; nil before
 }
 
-// A Place is one caller's place in a line.
+// A Place is one caller's place in a line. Its zero value is of one who stands in
+// none yet; it serves for one wait.
 type Place struct {
 	line       *line
 	claim      Claim
@@ -72,34 +74,38 @@ type turn struct {
 
 // join puts the caller at the end of the line for key. The caller is the head
 // of the line if the place has no turn to wait for.
-func (ls *Lines) join(key string, c Claim) *Place {
+func (ls *Lines) join(key string, c Claim, p *Place) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l := ls.lines[key]
 	if l == nil {
-		l = &line{key: key}
+		if l = ls.spare; l == nil {
+			l = new(line)
+		}
+		ls.spare = nil
+		l.key = key
 		ls.lines[key] = l
 	}
-	return l.append(c)
+	l.append(c, p)
 }
 
-// Follow puts the caller at the end of the line for key if somebody stands there
-// already, and counts it as waiting; it returns nil otherwise. The caller goes on
-// with Await, and then with Until, which takes over the place. Nothing interrupts
-// it before that.
-func (ls *Lines) Follow(key string, c Claim) *Place {
+// Follow puts the caller at the end of the line for key, in the place p, if
+// somebody stands there already, and counts it as waiting; it returns false
+// otherwise. The caller goes on with Await, and then with Until, which takes over
+// the place. Nothing interrupts it before that.
+func (ls *Lines) Follow(key string, c Claim, p *Place) bool {
 	ls.mu.Lock()
 	l := ls.lines[key]
 	if l == nil || ls.ended {
 		ls.mu.Unlock()
-		return nil
+		return false
 	}
-	p := l.append(c)
+	l.append(c, p)
 	p.follows = true
 	ls.mu.Unlock()
 	p.begun = true
 	ls.waiting.Add(1)
-	return p
+	return true
 }
 
 // Await waits until the caller, who has followed others, has had its turn, or a
@@ -154,10 +160,10 @@ func (ls *Lines) Leave(p *Place) {
 	ls.waiting.Add(-1)
 }
 
-// append puts a claim at the end of l. The caller has Lines.mu.
-func (l *line) append(c Claim) *Place {
+// append puts a claim at the end of l, in the place p. The caller has Lines.mu.
+func (l *line) append(c Claim, p *Place) {
 	l.joined++
-	p := &Place{line: l, claim: c, number: l.joined, prev: l.tail}
+	p.line, p.claim, p.number, p.prev = l, c, l.joined, l.tail
 	if l.tail == nil {
 		l.head, p.asks = p, true
 	} else {
@@ -165,7 +171,6 @@ func (l *line) append(c Claim) *Place {
 		l.tail.next = p
 	}
 	l.tail = p
-	return p
 }
 
 // leave takes p out of its line. If p was the head, the next one becomes it and
@@ -177,7 +182,12 @@ func (ls *Lines) leave(p *Place, t turn) bool {
 		ls.mu.Unlock()
 		return false
 	}
+	l := p.line
 	hints := ls.remove(p, t)
+	if l.joined == 1 && l.head == nil { // nobody else has ever known it
+		*l = line{}
+		ls.spare = l
+	}
 	ls.mu.Unlock()
 	if hints != nil {
 		hints.Close()
@@ -355,6 +365,7 @@ func (l *line) takeOut(p *Place) {
 	} else {
 		l.tail = p.prev
 	}
+	p.prev, p.next = nil, nil
 }
 
 // last returns the number of the last place in the line of p, the head.

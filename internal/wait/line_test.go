@@ -379,3 +379,26 @@ func TestNoWakeUpIsLost(t *testing.T) {
 		}
 	}
 }
+
+// What was said about a line that nobody stands in any more says nothing about the
+// next one, of another thing.
+func TestLineEndsWithItsLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ls := wait.NewLines()
+		first := newClaim(func(int) (wait.Answer, error) {
+			ls.HoldBack("a", time.Hour)
+			require.True(t, ls.Nudge("a"))
+			return wait.Answer{Granted: true}, nil
+		})
+		require.NoError(t, ls.Until(t.Context(), "a", first, policy(newHints())))
+		require.False(t, ls.Waits("a"))
+
+		h, second := newHints(), newClaim(refuse(2, wait.Answer{}))
+		done := until(t.Context(), ls, "b", second, policy(h))
+		require.Len(t, second.at(), 1, "nobody has nudged it")
+		h.confirm()
+		h.hint()
+		require.NoError(t, (<-done).err)
+		require.Equal(t, []time.Duration{0, 0, 0}, second.at(), "it follows its hints")
+	})
+}

@@ -53,8 +53,8 @@ func (w *queuer) wait(ctx context.Context, c Claim) error {
 		}
 		w.answered(&ans)
 		if ans.Granted {
-			if w.missed && q.Missed != nil {
-				q.Missed()
+			if w.missed && q.Events != nil {
+				q.Events.Missed()
 			}
 			return nil
 		}
@@ -300,8 +300,8 @@ func (w *queuer) begin() {
 	}
 	w.begun = true
 	w.lines.waiting.Add(1)
-	if w.queue.Slept != nil {
-		w.queue.Slept()
+	if w.queue.Events != nil {
+		w.queue.Events.Slept()
 	}
 }
 

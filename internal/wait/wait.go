@@ -126,6 +126,14 @@ func jitter(d time.Duration) time.Duration {
 	return d - time.Duration(rand.Int64N(int64(d/4)+1))
 }
 
+// Events are what the caller of Until wants to know of.
+type Events interface {
+	// Slept is called once, before the first sleep.
+	Slept()
+	// Missed is called when a recheck found what a hint should have told.
+	Missed()
+}
+
 // A Policy is how to wait.
 type Policy struct {
 	// Listen opens the hints; nil to wait by polling alone.
@@ -149,14 +157,13 @@ type Policy struct {
 	// Closed ends the wait with ClosedErr.
 	Closed    <-chan struct{}
 	ClosedErr error
-	// Slept is called once, before the first sleep.
-	Slept func()
-	// Missed is called when a recheck found what a hint should have told.
-	Missed func()
+	// Events is told of them; nil for nobody.
+	Events Events
 	// Pledged is set when the wait has failed and the thing may yet be given to
 	// the waiter: see Pledge.
 	Pledged bool
-	// Place is that of the caller in the line, when it has one already: see Follow.
+	// Place is that of the caller in the line, when it has one already (see Follow),
+	// or one to be used, or nil.
 	Place *Place
 }
 
@@ -174,7 +181,10 @@ const slack = 2 * time.Millisecond
 func (ls *Lines) Until(ctx context.Context, key string, c Claim, p *Policy) (err error) {
 	pl := p.Place
 	if pl == nil {
-		pl = ls.join(key, c)
+		pl = new(Place)
+	}
+	if pl.line == nil {
+		ls.join(key, c, pl)
 		if p.Together && pl.turn != nil {
 			ls.Nudge(key) // the head may have asked before: what ends from here on is his, too
 		}
@@ -227,8 +237,8 @@ func (w *waiter) wait(ctx context.Context, c Claim) (next turn, err error) {
 				return turn{}, err
 			}
 			if ans.Granted {
-				if w.timedOut && p.Missed != nil {
-					p.Missed()
+				if w.timedOut && p.Events != nil {
+					p.Events.Missed()
 				}
 				return turn{asleep: p.Exclusive || ans.Last, after: ans.After}, nil
 			}
@@ -419,8 +429,8 @@ func (w *waiter) begin() {
 	}
 	w.place.begun = true
 	w.lines.waiting.Add(1)
-	if w.policy.Slept != nil {
-		w.policy.Slept()
+	if w.policy.Events != nil {
+		w.policy.Events.Slept()
 	}
 }
 

@@ -25,8 +25,7 @@ func TestFreeCostsOneAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ls, h, c := wait.NewLines(), newHints(), newClaim(refuse(0, wait.Answer{}))
 		p := policy(h)
-		p.Slept = func() { t.Error("slept") }
-		p.Missed = func() { t.Error("missed") }
+		p.Events = told{slept: func() { t.Error("slept") }, missed: func() { t.Error("missed") }}
 		require.NoError(t, ls.Until(t.Context(), "k", c, p))
 		opened, closed := h.counts()
 		require.Zero(t, opened+closed)
@@ -58,8 +57,7 @@ func TestAskListenAsk(t *testing.T) {
 		ls, h, c := wait.NewLines(), newHints(), newClaim(refuse(3, wait.Answer{}))
 		p := policy(h)
 		slept := 0
-		p.Slept = func() { slept++ }
-		p.Missed = func() { t.Error("missed") }
+		p.Events = told{slept: func() { slept++ }, missed: func() { t.Error("missed") }}
 		done := until(t.Context(), ls, "k", c, p)
 		require.Len(t, c.at(), 1)
 		require.Equal(t, 1, ls.Waiting())
@@ -83,7 +81,7 @@ func TestRecheck(t *testing.T) {
 		h.live = true
 		p := policy(h)
 		missed := 0
-		p.Missed = func() { missed++ }
+		p.Events = told{missed: func() { missed++ }}
 		require.NoError(t, ls.Until(t.Context(), "k", c, p))
 		at := c.at()
 		require.Len(t, at, 5)
@@ -98,7 +96,7 @@ func TestUnconfirmedIsAskedMoreOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ls, h, c := wait.NewLines(), newHints(), newClaim(refuse(3, wait.Answer{}))
 		p := policy(h)
-		p.Missed = func() { t.Error("missed") }
+		p.Events = told{missed: func() { t.Error("missed") }}
 		require.NoError(t, ls.Until(t.Context(), "k", c, p))
 		at := c.at()
 		for i := range 3 {
@@ -113,12 +111,12 @@ func TestAfterBoundsTheSleep(t *testing.T) {
 		ls, h, c := wait.NewLines(), newHints(), newClaim(refuse(2, wait.Answer{After: 700 * ms}))
 		h.live = true
 		p := policy(h)
-		p.Missed = func() { t.Error("missed") }
+		p.Events = told{missed: func() { t.Error("missed") }}
 		require.NoError(t, ls.Until(t.Context(), "k", c, p))
 		require.Equal(t, []time.Duration{0, 702 * ms, 1404 * ms}, c.at(), "and 2 ms, so that the key is gone")
 
 		c = newClaim(refuse(1, wait.Answer{After: time.Hour}))
-		p.Missed = nil
+		p.Events = nil
 		require.NoError(t, ls.Until(t.Context(), "k", c, p))
 		within(t, recheck, c.at()[1])
 	})
@@ -130,7 +128,7 @@ func TestAgain(t *testing.T) {
 		ls, h, c := wait.NewLines(), newHints(), newClaim(refuse(3, wait.Answer{Again: 50 * ms}))
 		h.live = true
 		p := policy(h)
-		p.Missed = func() { t.Error("missed") }
+		p.Events = told{missed: func() { t.Error("missed") }}
 		done := until(t.Context(), ls, "k", c, p)
 		for range 20 {
 			h.hint()
@@ -147,7 +145,7 @@ func TestNothingMissed(t *testing.T) {
 		h := newHints()
 		h.live = true
 		p := policy(h)
-		p.Missed = func() { t.Error("missed") }
+		p.Events = told{missed: func() { t.Error("missed") }}
 		c := newClaim(refuse(2, wait.Answer{}))
 		done := until(t.Context(), wait.NewLines(), "k", c, p)
 		advance(recheck)
@@ -166,7 +164,7 @@ func TestAgainAfterARecheck(t *testing.T) {
 			return []wait.Answer{{}, {Again: ms}, {Granted: true}}[nth-1], nil
 		})
 		p := policy(h)
-		p.Missed = func() { t.Error("missed") }
+		p.Events = told{missed: func() { t.Error("missed") }}
 		require.NoError(t, wait.NewLines().Until(t.Context(), "k", c, p))
 	})
 }
@@ -182,7 +180,7 @@ func TestPolling(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newClaim(refuse(7, wait.Answer{}))
 				p := policy(h)
-				p.Missed = func() { t.Error("missed") }
+				p.Events = told{missed: func() { t.Error("missed") }}
 				require.NoError(t, wait.NewLines().Until(t.Context(), "k", c, p))
 				at := c.at()
 				for i, want := range []time.Duration{8, 16, 32, 64, 64, 64, 64} {

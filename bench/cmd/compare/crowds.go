@@ -84,6 +84,10 @@ func crowd(ctx context.Context, t *task, ready func() error) (*outcome, error) {
 	if err := holder.take(ctx); err != nil {
 		return nil, err
 	}
+	slots := make([]slot, t.Goroutines)
+	for i := range slots {
+		slots[i] = s.slot(t.name(i))
+	}
 	before := &outcome{}
 	runtime.GC()
 	t.look(before)
@@ -93,13 +97,10 @@ func crowd(ctx context.Context, t *task, ready func() error) (*outcome, error) {
 	o := &outcome{Times: histogram{}}
 	back := returns{o: o}
 	var wg sync.WaitGroup
-	for i := range t.Goroutines {
-		one := s.slot(t.name(i))
-		// A function of few words: what its frame takes would be counted.
-		wg.Go(func() {
-			started.Add(1)
-			back.note(ctx, one, one.take(drain))
-		})
+	c := &crowded{ctx, drain, &started, &back, &wg}
+	wg.Add(len(slots))
+	for _, one := range slots {
+		go c.wait(one)
 	}
 	if err := settle(t, s.waiting, &started); err != nil {
 		return nil, err
@@ -131,6 +132,22 @@ func crowd(ctx context.Context, t *task, ready func() error) (*outcome, error) {
 	m.stop(o)
 	o.Changed = o.Ops
 	return o, errors.Join(back.errs...)
+}
+
+// crowded is what the goroutines of a crowd share, so that one of them has little
+// besides what it waits with.
+type crowded struct {
+	ctx, drain context.Context
+	started    *atomic.Int64
+	back       *returns
+	wg         *sync.WaitGroup
+}
+
+// wait is a function of few words: what its frame takes would be counted.
+func (c *crowded) wait(one slot) {
+	c.started.Add(1)
+	c.back.note(c.ctx, one, one.take(c.drain))
+	c.wg.Done()
 }
 
 // returns are those who come back from a crowd.
