@@ -1,7 +1,7 @@
 # `make` runs all tests, and gets a fresh machine ready for them first.
 
 .POSIX:
-.PHONY: test check chaos prove seeded soak fuzz interop setup lint-local lint tidy tidy-check bench compare demo cover fmt help
+.PHONY: test acl check chaos prove seeded soak fuzz interop setup lint-local lint tidy tidy-check bench compare demo cover fmt help
 
 BENCHTIME = 1x
 FUZZTIME = 2000x
@@ -19,6 +19,10 @@ test: setup
 # Every fuzz target in turn. Their seeds are part of make test.
 fuzz:
 	@sh .ci/fuzz $(FUZZTIME)
+
+# The tests that use real servers, with the rights of docs/security.md only.
+acl:
+	@sh .ci/acl
 
 # Random work under faults, every call checked: a minute, 15 minutes, all that
 # docs/reliability.md shows, and for as long as you like.
@@ -83,6 +87,7 @@ fmt:
 help:
 	@echo "make             the same as make test"
 	@echo "make test        all tests of all modules, with the race detector; installs redis-server if it can"
+	@echo "make acl         the tests that use real servers, with the least rights of docs/security.md"
 	@echo "make check       a minute of random work under faults, every call checked (part of make test)"
 	@echo "make chaos       the same for 15 minutes"
 	@echo "make prove       the campaigns, figures and matrix of docs/reliability.md, into that file"

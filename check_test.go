@@ -14,6 +14,9 @@ import (
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
+// forCheck is what Check runs beyond what the primitives do.
+var forCheck = []string{"info", "acl|whoami", "client|info"}
+
 func check(t testing.TB, c *latchkey.Client) latchkey.Report {
 	t.Helper()
 	r, err := c.Check(t.Context())
@@ -36,6 +39,7 @@ func finding(t testing.TB, r latchkey.Report, name string) latchkey.Finding {
 
 func TestCheckOfAHealthyServer(t *testing.T) {
 	s := redistest.Start(t, "--appendonly", "yes")
+	s.Allow(t, forCheck...)
 	r := check(t, newClient(t, s.Client(t)))
 	require.Equal(t, "single", r.Topology)
 	for _, f := range r.Findings {
@@ -49,7 +53,7 @@ func TestCheckOfAHealthyServer(t *testing.T) {
 	got := r.Servers[0]
 	assert.Equal(t, s.Addr, got.Addr)
 	assert.Equal(t, "master", got.Role)
-	assert.Equal(t, "default", got.User)
+	assert.Equal(t, redistest.UserName(), got.User)
 	assert.Equal(t, "noeviction", got.Policy)
 	assert.True(t, got.Persistent)
 	assert.NotEmpty(t, got.Version)
@@ -60,6 +64,7 @@ func TestCheckOfAHealthyServer(t *testing.T) {
 
 func TestCheckFindsWhatIsWrong(t *testing.T) {
 	s := redistest.Start(t)
+	s.Allow(t, forCheck...)
 	for name, c := range map[string]struct {
 		setting, value string
 		finding        string
@@ -90,6 +95,8 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 func TestCheckOfReplicas(t *testing.T) {
 	master := redistest.Start(t)
 	replica := redistest.StartReplica(t, master)
+	master.Allow(t, forCheck...)
+	replica.Allow(t, forCheck...)
 	f := finding(t, check(t, newClient(t, replica.Client(t))), "role")
 	assert.Equal(t, latchkey.LevelFailure, f.Level)
 	f = finding(t, check(t, newClient(t, master.Client(t))), "role")
@@ -136,6 +143,7 @@ func TestCheckOfRights(t *testing.T) {
 
 func TestCheckModes(t *testing.T) {
 	s := redistest.Start(t)
+	s.Allow(t, forCheck...)
 	for mode, level := range map[latchkey.PubSubMode]latchkey.Level{
 		latchkey.PubSubSharded: latchkey.LevelOK, latchkey.PubSubBoth: latchkey.LevelOK, latchkey.Polling: latchkey.LevelNote,
 	} {
@@ -146,6 +154,9 @@ func TestCheckModes(t *testing.T) {
 
 func TestCheckOfACluster(t *testing.T) {
 	cl := redistest.StartCluster(t, 3)
+	for _, s := range cl.Nodes {
+		s.Allow(t, append(forCheck, "cluster|info")...)
+	}
 	r := check(t, newClient(t, cl.Client(t)))
 	require.Equal(t, "cluster", r.Topology)
 	require.Len(t, r.Servers, 3)
@@ -167,6 +178,7 @@ func TestCheckOfACluster(t *testing.T) {
 func TestCheckFails(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t, func(o *redis.Options) { o.DialerRetries, o.MaxRetries = 1, -1 })
+	s.Allow(t, forCheck...)
 	c := newClient(t, rdb)
 
 	// It does not outlive its context, whatever Redis does.

@@ -27,7 +27,7 @@ import (
 // newClient returns a client that is closed with the test.
 func newClient(t testing.TB, rdb redis.UniversalClient, opts ...latchkey.Option) *latchkey.Client {
 	t.Helper()
-	c := latchkey.New(rdb, opts...)
+	c := latchkey.New(redistest.User(t, rdb), opts...)
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
 	return c
 }

@@ -49,7 +49,7 @@ func (s *scripted) run(script *lua.Script, keys string, args ...any) int64 {
 	for _, k := range strings.Fields(keys) {
 		all = append(all, k)
 	}
-	v, err := s.rdb.Do(s.Context(), append(all, args...)...).Result()
+	v, err := redistest.UserOnAny(s, s.rdb).Do(s.Context(), append(all, args...)...).Result()
 	require.NoError(s, err)
 	if list, ok := v.([]any); ok {
 		v = list[0]

@@ -193,6 +193,7 @@ func TestForgedGift(t *testing.T) {
 // for; here there are none.
 func TestGivenWithoutReplicas(t *testing.T) {
 	s := redistest.Start(t)
+	s.Allow(t, "wait")
 	rdb := s.Client(t)
 	holder, waiter := newClient(t, rdb), newClient(t, s.Client(t), latchkey.WithReplicaAck(1, 50*time.Millisecond))
 	h := must(t)(fairlock.New(holder, "f").Lock(t.Context()))

@@ -23,7 +23,7 @@ import (
 
 func newClient(t testing.TB, rdb redis.UniversalClient, opts ...latchkey.Option) *latchkey.Client {
 	t.Helper()
-	c := latchkey.New(rdb, opts...)
+	c := latchkey.New(redistest.User(t, rdb), opts...)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }

@@ -75,7 +75,7 @@ func (s *scripted) eval(script *lua.Script, keys []string, args ...any) (any, er
 	for _, k := range keys {
 		all = append(all, k)
 	}
-	return s.rdb.Do(s.Context(), append(all, args...)...).Result()
+	return redistest.UserOnAny(s, s.rdb).Do(s.Context(), append(all, args...)...).Result()
 }
 
 // reply runs a script that must succeed, and writes its reply as text, without

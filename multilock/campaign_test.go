@@ -105,7 +105,9 @@ func (c *campaign) lock(t testing.TB) *multilock.Lock {
 	t.Helper()
 	ms := make([]*latchkey.Client, len(c.proxies))
 	for i, p := range c.proxies {
-		rdb := redis.NewClient(&redis.Options{Addr: p.Addr(), ReadTimeout: 500 * time.Millisecond, DialTimeout: 500 * time.Millisecond})
+		rdb := redis.NewClient(redistest.AsUser(&redis.Options{
+			Addr: p.Addr(), ReadTimeout: 500 * time.Millisecond, DialTimeout: 500 * time.Millisecond,
+		}))
 		ms[i] = latchkey.New(rdb, latchkey.WithWatchdogTimeout(campaignLease), latchkey.WithUnlockTimeout(500*time.Millisecond))
 		t.Cleanup(func() {
 			_ = ms[i].Close()
@@ -284,7 +286,7 @@ func TestRedSilentMinorityIsFree(t *testing.T) {
 	on := func(name string, servers ...*redistest.Server) *multilock.Lock {
 		cs := make([]*latchkey.Client, len(servers))
 		for i, s := range servers {
-			cs[i] = latchkey.New(s.Client(t))
+			cs[i] = latchkey.New(redistest.User(t, s.Client(t)))
 			t.Cleanup(func() { _ = cs[i].Close() }) // a frozen one cannot be asked
 		}
 		return multilock.NewRed(rlocks(name, cs...)...)

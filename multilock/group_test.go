@@ -181,7 +181,7 @@ const killedAddr = "LATCHKEY_KILLED_ADDR" // set in the process that is killed
 
 // killedChild takes and gives back sets until it is killed.
 func killedChild(addr string) {
-	c := latchkey.New(redis.NewClient(&redis.Options{Addr: addr}), latchkey.WithWatchdogTimeout(time.Second))
+	c := latchkey.New(redis.NewClient(redistest.AsUser(&redis.Options{Addr: addr})), latchkey.WithWatchdogTimeout(time.Second))
 	fmt.Println("ready")
 	var wg sync.WaitGroup
 	for w := range 4 {

@@ -22,7 +22,7 @@ func window(lease time.Duration) time.Duration { return lease - lease/100 - 2*ti
 // newClient returns a client on a connection of its own.
 func newClient(t testing.TB, rdb redis.UniversalClient, opts ...latchkey.Option) *latchkey.Client {
 	t.Helper()
-	c := latchkey.New(rdb, opts...)
+	c := latchkey.New(redistest.User(t, rdb), opts...)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c
 }

@@ -37,7 +37,7 @@ func (g *rawGroup) now() int64 {
 // run runs a script and returns its verdict, the first number of the answer.
 func (g *rawGroup) run(s *lua.Script, keys []string, args ...any) []int64 {
 	g.t.Helper()
-	out, err := g.rdb.Eval(g.t.Context(), s.Source, keys, args...).Int64Slice()
+	out, err := redistest.UserOnAny(g.t, g.rdb).Eval(g.t.Context(), s.Source, keys, args...).Int64Slice()
 	require.NoError(g.t, err)
 	return out
 }

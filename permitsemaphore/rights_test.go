@@ -21,7 +21,7 @@ func TestRightsTakenAway(t *testing.T) {
 	for _, right := range []string{"incrby", "zadd", "zrem"} {
 		t.Run(right, func(t *testing.T) {
 			s := redistest.Start(t)
-			c := latchkey.New(s.Client(t), latchkey.WithUnlockTimeout(200*time.Millisecond))
+			c := latchkey.New(redistest.User(t, s.Client(t)), latchkey.WithUnlockTimeout(200*time.Millisecond))
 			t.Cleanup(func() { _ = c.Close() })
 			sem := permitsemaphore.New(c, "rights")
 			require.NoError(t, sem.SetPermits(t.Context(), 3))
@@ -33,13 +33,13 @@ func TestRightsTakenAway(t *testing.T) {
 				return s.Do(t, "EVAL", "local t = redis.call('TIME') return redis.call('ZCOUNT', KEYS[1], 0, t[1] * 1000 + t[2] / 1000)",
 					"1", "{rights}:timeout")[0] == "1"
 			})
-			s.Do(t, "ACL", "SETUSER", "default", "-"+right)
+			allow := s.Deny(t, right)
 			all := []*permitsemaphore.Permit{held}
 			if p, err := sem.TryAcquire(t.Context()); err == nil {
 				all = append(all, p)
 			}
 			all = slices.DeleteFunc(all, func(p *permitsemaphore.Permit) bool { return p.Release(t.Context()) == nil })
-			s.Do(t, "ACL", "SETUSER", "default", "+@all")
+			allow()
 			for _, p := range all {
 				require.NoError(t, p.Release(t.Context()))
 			}

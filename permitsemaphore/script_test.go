@@ -59,7 +59,7 @@ func (s *scripted) run(script *lua.Script, keys string, args ...any) string {
 		all = append(all, k)
 	}
 	before := s.now()
-	v, err := s.rdb.Do(s.Context(), append(all, args...)...).Result()
+	v, err := redistest.UserOnAny(s, s.rdb).Do(s.Context(), append(all, args...)...).Result()
 	if err != nil {
 		return err.Error()
 	}

@@ -101,7 +101,7 @@ func stressChild(addr string) int {
 	var failed atomic.Bool
 	var rounds atomic.Int64
 	for i := range clients {
-		rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: 8})
+		rdb := redis.NewClient(redistest.AsUser(&redis.Options{Addr: addr, PoolSize: 8}))
 		defer rdb.Close()
 		c := latchkey.New(rdb, latchkey.WithWatchdogTimeout(crashLease))
 		defer c.Close()

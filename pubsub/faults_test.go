@@ -226,9 +226,9 @@ func TestCloseIsQuick(t *testing.T) {
 		require.Less(t, time.Since(start), 1500*time.Millisecond)
 	}
 	t.Run("frozen", func(t *testing.T) {
-		established := pubsub.New(srv.Client(t, short), pubsub.Config{})
+		established := pubsub.New(redistest.UserOnAny(t, srv.Client(t, short)), pubsub.Config{})
 		live(t, established, "a")
-		pending := pubsub.New(srv.Client(t, short), pubsub.Config{})
+		pending := pubsub.New(redistest.UserOnAny(t, srv.Client(t, short)), pubsub.Config{})
 		srv.Freeze()
 		defer srv.Thaw()
 		var subs []*pubsub.Subscription

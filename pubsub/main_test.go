@@ -26,7 +26,7 @@ const patience = 10 * time.Second
 
 func newNotifier(t testing.TB, rdb redis.UniversalClient, cfg pubsub.Config) *pubsub.Notifier {
 	t.Helper()
-	n := pubsub.New(rdb, cfg)
+	n := pubsub.New(redistest.UserOnAny(t, rdb), cfg)
 	t.Cleanup(func() { require.NoError(t, n.Close()) })
 	return n
 }

@@ -243,7 +243,7 @@ func TestOff(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	srv := redistest.Start(t)
-	n := pubsub.New(srv.Client(t), pubsub.Config{})
+	n := pubsub.New(redistest.UserOnAny(t, srv.Client(t)), pubsub.Config{})
 	s := live(t, n, "a")
 	var wg sync.WaitGroup
 	for range 4 {
@@ -260,14 +260,14 @@ func TestClose(t *testing.T) {
 	}
 	require.Zero(t, n.Stats().Connections)
 	redistest.Until(t, "the connection is gone", func() bool { return subscribers(t, srv) == 0 })
-	require.NoError(t, pubsub.New(srv.Client(t), pubsub.Config{}).Close(), "never started")
+	require.NoError(t, pubsub.New(redistest.UserOnAny(t, srv.Client(t)), pubsub.Config{}).Close(), "never started")
 }
 
 // Close in the midst of everything leaves nothing behind (goleak looks).
 func TestCloseUnderLoad(t *testing.T) {
 	srv := redistest.Start(t)
 	for range 10 {
-		n := pubsub.New(srv.Client(t), pubsub.Config{Linger: time.Microsecond})
+		n := pubsub.New(redistest.UserOnAny(t, srv.Client(t)), pubsub.Config{Linger: time.Microsecond})
 		var wg sync.WaitGroup
 		for g := range 8 {
 			wg.Go(func() {

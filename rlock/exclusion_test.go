@@ -139,12 +139,14 @@ func stressChild(addr string) int {
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: 20})
 	defer rdb.Close()
+	locks := redis.NewClient(redistest.AsUser(&redis.Options{Addr: addr, PoolSize: 20}))
+	defer locks.Close()
 	st := &stress{rdb: rdb}
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
 	var wg sync.WaitGroup
 	for range stressClients {
-		c := latchkey.New(rdb, latchkey.WithRecheck(stressRecheck))
+		c := latchkey.New(locks, latchkey.WithRecheck(stressRecheck))
 		l := rlock.New(c, stressName)
 		wg.Go(func() { st.client(ctx, c, l) })
 	}

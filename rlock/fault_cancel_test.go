@@ -47,10 +47,11 @@ var stages = []stage{
 	{"waiting for a connection", func(t *testing.T, r *faultRig, rdb *redis.Client) (func() bool, func()) {
 		there := sentTo(rdb, "evalsha")
 		blocked := make(chan error, 1)
-		go func() { blocked <- rdb.BLPop(context.Background(), 0, "list").Err() }()
-		redistest.Until(t, "the pool to be used up", func() bool { return r.commands("blpop") == 1 })
+		r.proxies[0].OnNext(1, "ping", redistest.Hold)
+		go func() { blocked <- rdb.Ping(context.Background()).Err() }()
+		redistest.Until(t, "the pool to be used up", func() bool { return r.count(redistest.Hold) == 1 })
 		return there, func() {
-			require.NoError(t, r.direct.RPush(context.Background(), "list", "x").Err())
+			r.heal()
 			require.NoError(t, <-blocked)
 		}
 	}},
@@ -117,7 +118,7 @@ func TestFaultContextEndsAtEachStage(t *testing.T) {
 			t.Run(s.name+"/"+end.Error(), func(t *testing.T) {
 				r := newFaultRig(t)
 				present := goleak.IgnoreCurrent()
-				rdb := redis.NewClient(&redis.Options{Addr: r.proxies[0].Addr(), PoolSize: 1})
+				rdb := redis.NewClient(redistest.AsUser(&redis.Options{Addr: r.proxies[0].Addr(), PoolSize: 1}))
 				defer rdb.Close()
 				require.NoError(t, rdb.Ping(t.Context()).Err())
 				c := latchkey.New(rdb)

@@ -29,7 +29,7 @@ const faultRead = 200 * time.Millisecond
 type faultRig struct {
 	servers []*redistest.Server
 	proxies []*redistest.Proxy
-	// dial makes a connection of go-redis's through the proxies.
+	// dial makes a connection of go-redis's through the proxies, for the library.
 	dial   func(t testing.TB, o redis.UniversalOptions) redis.UniversalClient
 	direct redis.UniversalClient // around the proxies
 }
@@ -46,7 +46,7 @@ func newFaultRig(t testing.TB, args ...string) *faultRig {
 	r := &faultRig{servers: []*redistest.Server{s}, proxies: []*redistest.Proxy{p}, direct: s.Client(t)}
 	r.dial = func(t testing.TB, o redis.UniversalOptions) redis.UniversalClient {
 		o.Addrs = []string{p.Addr()}
-		c := redis.NewClient(o.Simple())
+		c := redis.NewClient(redistest.AsUser(&o).Simple())
 		t.Cleanup(func() { _ = c.Close() })
 		return c
 	}
@@ -68,7 +68,7 @@ func newFaultCluster(t testing.TB) *faultRig {
 	}
 	r.dial = func(t testing.TB, o redis.UniversalOptions) redis.UniversalClient {
 		o.Addrs = addrs
-		co := o.Cluster()
+		co := redistest.AsUser(&o).Cluster()
 		// The nodes tell their own addresses; the proxies stand before them.
 		co.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			var d net.Dialer
@@ -99,7 +99,7 @@ func (r *faultRig) client(t testing.TB, read time.Duration, opts ...latchkey.Opt
 
 func faultClient(t testing.TB, rdb redis.UniversalClient, opts ...latchkey.Option) *latchkey.Client {
 	t.Helper()
-	c := latchkey.New(rdb, opts...)
+	c := latchkey.New(redistest.User(t, rdb), opts...)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -191,7 +191,7 @@ func (r *faultRig) gone(t testing.TB, within time.Duration) {
 // nothing is left when it has given it back.
 func (r *faultRig) free(t testing.TB, names ...string) {
 	t.Helper()
-	c := latchkey.New(r.direct)
+	c := latchkey.New(redistest.User(t, r.direct))
 	defer c.Close()
 	for _, name := range names {
 		start := time.Now()

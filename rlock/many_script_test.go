@@ -119,7 +119,7 @@ func TestManyScriptsThatAreHindered(t *testing.T) {
 	for _, denied := range []string{"hset", "pexpire", "hget", "hdel", "exists", "publish"} {
 		s.flush()
 		s.acquire([]string{"yours"}, "you:1", 1, 20000)
-		server.Do(t, "ACL", "SETUSER", "default", "-"+denied)
+		allow := server.Deny(t, denied)
 		got := s.acquireMany([]string{"a", "yours", "b"}, 20000, "me:1", "me:2", "me:3")
 		switch denied {
 		case "hset", "pexpire":
@@ -134,7 +134,7 @@ func TestManyScriptsThatAreHindered(t *testing.T) {
 				require.Equal(t, []int64{0, 0}, got, "without %s", denied)
 			}
 		}
-		server.Do(t, "ACL", "SETUSER", "default", "+"+denied)
+		allow()
 		want := map[string]int{"hget": 3, "hdel": 3, "exists": 3}[denied]
 		require.EqualValues(t, max(want, 1), s.rdb.DBSize(t.Context()).Val(), "without %s", denied)
 	}

@@ -173,7 +173,7 @@ func TestBadOptionsSendNothing(t *testing.T) {
 func TestNamesInCluster(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3)
 	rdb := cluster.Client(t)
-	c := latchkey.New(rdb)
+	c := latchkey.New(redistest.User(t, rdb))
 	defer c.Close()
 	ctx := t.Context()
 	for _, name := range []string{"a", "orders:42", "a{b}", "{b}a", "{user1000}.following", "x{y}z{", "日本", "a b\n"} {

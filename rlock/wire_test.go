@@ -26,7 +26,7 @@ const javaOwner = "7e0f3d5c-1a55-4f1e-9d6a-2f0c6f0b9a11:1"
 // newClient returns a client with a connection of its own.
 func newClient(t testing.TB, s *redistest.Server, opts ...latchkey.Option) *latchkey.Client {
 	t.Helper()
-	c := latchkey.New(s.Client(t), opts...)
+	c := latchkey.New(redistest.User(t, s.Client(t)), opts...)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c
 }

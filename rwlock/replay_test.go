@@ -43,7 +43,7 @@ func newRig(t *testing.T) *rig {
 
 // client returns a client through the proxy.
 func (r *rig) client(opts ...latchkey.Option) *latchkey.Client {
-	rdb := redis.NewClient(&redis.Options{Addr: r.proxy.Addr(), ReadTimeout: readTimeout})
+	rdb := redis.NewClient(redistest.AsUser(&redis.Options{Addr: r.proxy.Addr(), ReadTimeout: readTimeout}))
 	c := latchkey.New(rdb, opts...)
 	r.Cleanup(func() {
 		_ = c.Close()
@@ -144,7 +144,7 @@ func TestLostReplies(t *testing.T) {
 func TestRepeatedReleaseSparesOthers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	around := latchkey.New(r.rdb)
+	around := latchkey.New(redistest.User(r, r.rdb))
 	defer around.Close()
 	other := rwlock.New(around, "a")
 	for _, side := range sides {

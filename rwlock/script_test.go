@@ -156,7 +156,7 @@ func (s *scripted) run(script *lua.Script, keys []string, args ...any) ([]int64,
 	for _, k := range keys {
 		all = append(all, k)
 	}
-	v, err := s.rdb.Do(s.Context(), append(all, args...)...).Result()
+	v, err := redistest.UserOnAny(s, s.rdb).Do(s.Context(), append(all, args...)...).Result()
 	if n, ok := v.(int64); ok {
 		return []int64{n}, err
 	}

@@ -177,7 +177,7 @@ func TestStress(t *testing.T) {
 		rounds = 10
 	}
 	c.run(t, func() *latchkey.Client {
-		cl := latchkey.New(s.Client(t))
+		cl := latchkey.New(redistest.User(t, s.Client(t)))
 		t.Cleanup(func() { _ = cl.Close() })
 		clients = append(clients, cl)
 		return cl
@@ -197,7 +197,7 @@ func TestTwoWritersTakeTurns(t *testing.T) {
 	var wg sync.WaitGroup
 	inside := 0 // plain: the race detector watches it too
 	for range 2 {
-		c := latchkey.New(s.Client(t))
+		c := latchkey.New(redistest.User(t, s.Client(t)))
 		defer c.Close()
 		l := rwlock.New(c, "a").WriteLock()
 		wg.Go(func() {
@@ -224,7 +224,7 @@ func TestCluster(t *testing.T) {
 	t.Parallel()
 	cl := redistest.StartCluster(t, 3)
 	rdb := cl.Client(t)
-	c := latchkey.New(rdb, latchkey.WithWatchdogTimeout(600*time.Millisecond))
+	c := latchkey.New(redistest.User(t, rdb), latchkey.WithWatchdogTimeout(600*time.Millisecond))
 	defer c.Close()
 	var holds []*latchkey.Hold
 	for _, name := range []string{"a", "b", "c{x}", "d"} {

@@ -210,7 +210,7 @@ type goer struct {
 }
 
 func newGoer(t *testing.T, rdb *redis.Client) *goer {
-	c := latchkey.New(rdb)
+	c := latchkey.New(redistest.User(t, rdb))
 	t.Cleanup(func() { _ = c.Close() })
 	ctx := latchkey.WithHolder(t.Context())
 	h, _ := latchkey.HolderFrom(ctx)
@@ -442,7 +442,7 @@ func TestWireNestedReadUnderWrite(t *testing.T) {
 func TestWireTakeTurns(t *testing.T) {
 	s := redistest.Start(t)
 	j := &java{t, s.Client(t), "16fd2706-8baf-433b-82eb-8c7fada847da:42"}
-	c := latchkey.New(s.Client(t))
+	c := latchkey.New(redistest.User(t, s.Client(t)))
 	defer c.Close()
 	rw := rwlock.New(c, "rw")
 	for _, l := range []*rwlock.Lock{rw.ReadLock(), rw.WriteLock()} {
@@ -478,7 +478,7 @@ func TestWireNames(t *testing.T) {
 			{"app:", "foo", "app:foo", "{app:foo}:%s:rwlock_timeout:1"},
 			{"app:", "foo:write", "app:foo:write", "{app:foo:write}:%s:rwlock_timeout:1"},
 		} {
-			c := latchkey.New(s.rdb, latchkey.WithKeyPrefix(tt.prefix))
+			c := latchkey.New(redistest.User(s, s.rdb), latchkey.WithKeyPrefix(tt.prefix))
 			rw := rwlock.New(c, tt.name)
 			require.Equal(s, tt.name, rw.Name())
 			h, err := rw.ReadLock().Lock(s.Context())

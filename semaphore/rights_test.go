@@ -55,7 +55,7 @@ func TestNeverHalfWay(t *testing.T) {
 func TestUndoWithoutRights(t *testing.T) {
 	srv := redistest.Start(t)
 	proxy := redistest.NewProxy(t, srv.Addr)
-	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), MaxRetries: -1})
+	rdb := redis.NewClient(redistest.AsUser(&redis.Options{Addr: proxy.Addr(), MaxRetries: -1}))
 	t.Cleanup(func() { _ = rdb.Close() })
 	c := latchkey.New(rdb)
 	t.Cleanup(func() { _ = c.Close() })
@@ -71,10 +71,10 @@ func TestUndoWithoutRights(t *testing.T) {
 	go func() { done <- s.Acquire(ctx, 2) }()
 	redistest.Until(t, "the permits to be taken", func() bool { return srv.Do(t, "GET", "s")[0] == "1" })
 	srv.Do(t, "ACL", "LOG", "RESET")
-	srv.Do(t, "ACL", "SETUSER", "default", "-incrby")
+	allow := srv.Deny(t, "incrby")
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)
 	redistest.Until(t, "the undo to be refused", func() bool { return len(srv.Do(t, "ACL", "LOG")) > 0 })
-	srv.Do(t, "ACL", "SETUSER", "default", "+@all")
+	allow()
 	redistest.Until(t, "all permits to be there", func() bool { return srv.Do(t, "GET", "s")[0] == "3" })
 }

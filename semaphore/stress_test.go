@@ -89,7 +89,7 @@ func stressChild(addr string) int {
 	var rounds atomic.Int64
 	end := time.Now().Add(duration())
 	for i := range clients {
-		rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: 8})
+		rdb := redis.NewClient(redistest.AsUser(&redis.Options{Addr: addr, PoolSize: 8}))
 		defer rdb.Close()
 		c := latchkey.New(rdb)
 		defer c.Close()

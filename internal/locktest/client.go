@@ -16,7 +16,7 @@ import (
 // NewClient returns a client on a connection, closed at the end of the test.
 func NewClient(t testing.TB, rdb redis.UniversalClient, opts ...latchkey.Option) *latchkey.Client {
 	t.Helper()
-	c := latchkey.New(rdb, opts...)
+	c := latchkey.New(redistest.User(t, rdb), opts...)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }

@@ -49,7 +49,8 @@ func (h HalfWay) stop(t *testing.T, s *redistest.Server, rdb *redis.Client) {
 		return look()
 	}
 	var args []any
-	run := func() error { return rdb.Eval(t.Context(), h.Script.Source, h.Keys, args...).Err() }
+	user := redistest.UserOnAny(t, rdb)
+	run := func() error { return user.Eval(t.Context(), h.Script.Source, h.Keys, args...).Err() }
 
 	before := begin()
 	args = h.Args(now())
@@ -64,12 +65,12 @@ func (h HalfWay) stop(t *testing.T, s *redistest.Server, rdb *redis.Client) {
 	}
 	slices.Sort(names)
 	refused := 0
-	try := func(what string, take, give []string) {
+	try := func(what string, take func() (give func())) {
 		begin()
 		args = h.Args(now())
-		s.Do(t, take...)
+		give := take()
 		err := run()
-		s.Do(t, give...)
+		give()
 		if err != nil {
 			refused++
 			require.Contains(t, []string{before, after}, look(), "half way, without %s: %v", what, err)
@@ -80,8 +81,11 @@ func (h HalfWay) stop(t *testing.T, s *redistest.Server, rdb *redis.Client) {
 		require.Equal(t, after, look(), "again, after it was without %s: %v", what, err)
 	}
 	for _, name := range slices.Compact(names) {
-		try(name, []string{"ACL", "SETUSER", "default", "-" + name}, []string{"ACL", "SETUSER", "default", "+@all"})
+		try(name, func() func() { return s.Deny(t, name) })
 	}
-	try("memory", []string{"CONFIG", "SET", "maxmemory", "1"}, []string{"CONFIG", "SET", "maxmemory", "0"})
+	try("memory", func() func() {
+		s.Do(t, "CONFIG", "SET", "maxmemory", "1")
+		return func() { s.Do(t, "CONFIG", "SET", "maxmemory", "0") }
+	})
 	require.Positive(t, refused, "nothing was refused")
 }

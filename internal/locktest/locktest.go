@@ -149,7 +149,7 @@ type env struct {
 // client returns a new client with a connection of its own.
 func (e *env) client(opts ...latchkey.Option) *latchkey.Client {
 	e.Helper()
-	c := latchkey.New(e.redis(), slices.Concat(e.kind.client, opts)...)
+	c := latchkey.New(redistest.User(e, e.redis()), slices.Concat(e.kind.client, opts)...)
 	e.Cleanup(func() { require.NoError(e, c.Close(), "Close") })
 	return c
 }

@@ -94,6 +94,9 @@ func NewProxy(t testing.TB, upstream string) *Proxy {
 	p := newProxy(func() (net.Conn, error) { return net.DialTimeout("tcp", upstream, 5*time.Second) })
 	p.ln = ln
 	t.Cleanup(p.close)
+	if _, ok := served.Load(upstream); ok {
+		served.Store(p.Addr(), true)
+	}
 	p.wg.Go(func() {
 		for {
 			c, err := ln.Accept()

@@ -38,6 +38,9 @@ type Server struct {
 	own     *sync.Map // addresses ctl has had in this run
 	counter *Monitor  // behind Commands; nil until needed
 	counted int64     // by counters of earlier runs
+	also    []string  // rights of the library's users, by AllowAcks
+	frozen  bool
+	denies  bool // something is denied to the library on purpose
 }
 
 // Start runs redis-server on a free port and returns when it answers. It has
@@ -63,6 +66,7 @@ func start(t testing.TB, path string, head, args []string) *Server {
 	t.Helper()
 	s := &Server{path: path, Dir: t.TempDir(), head: head, args: args}
 	t.Cleanup(s.Kill)
+	t.Cleanup(func() { s.checkDenied(t) })
 	for range 20 {
 		port, err := takePort()
 		if err != nil {
@@ -91,7 +95,11 @@ func (s *Server) launch(extra []string) (retry bool, err error) {
 		"--daemonize", "no", "--dir", s.Dir, "--save", "", "--appendonly", "no",
 		"--repl-diskless-sync-delay", "0", // else a replica waits for five seconds
 	}
-	args = slices.Concat(s.head, args, s.args, extra)
+	users, err := s.userArgs()
+	if err != nil {
+		return false, err
+	}
+	args = slices.Concat(s.head, args, users, s.args, extra)
 	log := filepath.Join(s.Dir, "redis.log")
 	before := len(s.Log())
 	p, err := startProcess(s.path, s.Dir, log, args)
@@ -99,7 +107,7 @@ func (s *Server) launch(extra []string) (retry bool, err error) {
 		return false, err
 	}
 	s.mu.Lock()
-	s.proc, s.own = p, &sync.Map{}
+	s.proc, s.own, s.frozen = p, &sync.Map{}, false
 	s.mu.Unlock()
 	up := poll(10*time.Second, func() bool { return p.exited() || s.answers(p) })
 	if up && !p.exited() {
@@ -236,6 +244,7 @@ func (s *Server) Restart(t testing.TB, args ...string) {
 // answered. Time goes on: a key whose TTL passes meanwhile is gone when the
 // server goes on.
 func (s *Server) Freeze() {
+	s.setFrozen(true)
 	if err := suspend(s.process().cmd.Process); err != nil {
 		panic(fmt.Sprintf("redistest: freeze: %v", err))
 	}
@@ -244,9 +253,16 @@ func (s *Server) Freeze() {
 // Thaw lets a frozen server go on. It then runs the commands it was sent in
 // the meantime, even those whose senders have given up.
 func (s *Server) Thaw() {
+	s.setFrozen(false)
 	if err := resume(s.process().cmd.Process); err != nil {
 		panic(fmt.Sprintf("redistest: thaw: %v", err))
 	}
+}
+
+func (s *Server) setFrozen(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.frozen = on
 }
 
 // StartReplica runs a replica of another server, by the same program, and returns

@@ -79,6 +79,7 @@ func TestAckDiskAfterPowerCut(t *testing.T) {
 	path = withSynced(t, path)
 	always := []string{"--appendonly", "yes", "--appendfsync", "always"}
 	primary := redistest.StartProgram(t, path, always...)
+	primary.Allow(t, "waitaof")
 	replica := redistest.StartReplica(t, primary, always...)
 	held := func(s *redistest.Server, name string) bool { return s.Do(t, "EXISTS", name)[0] == "1" }
 

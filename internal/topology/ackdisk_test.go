@@ -34,6 +34,7 @@ func TestAckDiskOnServers(t *testing.T) {
 		return
 	}
 	primary := redistest.StartProgram(t, path, everySecond...)
+	primary.Allow(t, "wait", "waitaof")
 	replica := redistest.StartReplica(t, primary, everySecond...)
 	rdb := primary.Client(t)
 	well := newClient(t, primary.Client(t), latchkey.WithReplicaAck(1, 10*time.Second, latchkey.AckDisk))

@@ -197,6 +197,7 @@ func TestAckDisk(t *testing.T) {
 // has not written yet.
 func TestAckDiskRefused(t *testing.T) {
 	s := redistest.Start(t)
+	s.Allow(t, "waitaof")
 	rdb := s.Client(t)
 	l := rlock.New(newClient(t, rdb, latchkey.WithReplicaAck(0, time.Second, latchkey.AckDisk)), "a")
 	_, err := l.TryLock(t.Context())
@@ -215,6 +216,7 @@ func TestAckDiskRefused(t *testing.T) {
 // said.
 func TestAckReleasesOfReplicas(t *testing.T) {
 	primary := redistest.Start(t)
+	primary.Allow(t, "wait")
 	replica := redistest.StartReplica(t, primary)
 	c := newClient(t, primary.Client(t), latchkey.WithReplicaAck(1, 400*time.Millisecond, latchkey.AckReleases, latchkey.AckRenewals))
 	var got *latchkey.Hold

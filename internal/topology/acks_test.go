@@ -27,6 +27,7 @@ func notReplicated(t testing.TB, err error) {
 
 func TestReplicaAck(t *testing.T) {
 	primary := redistest.Start(t)
+	primary.Allow(t, "wait")
 	replicas := []*redistest.Server{redistest.StartReplica(t, primary), redistest.StartReplica(t, primary)}
 	acks := latchkey.WithReplicaAck(2, 3*time.Second)
 	well := latchkey.WithReplicaAck(2, 10*time.Second) // where it is to succeed, on a busy machine too
@@ -116,7 +117,9 @@ func TestReplicaAck(t *testing.T) {
 		}
 	})
 	t.Run("no replicas", func(t *testing.T) {
-		_, err := rlock.New(newClient(t, redistest.Start(t).Client(t), acks), "a").TryLock(t.Context())
+		s := redistest.Start(t)
+		s.Allow(t, "wait")
+		_, err := rlock.New(newClient(t, s.Client(t), acks), "a").TryLock(t.Context())
 		notReplicated(t, err)
 	})
 	t.Run("the answer to WAIT is lost", func(t *testing.T) {

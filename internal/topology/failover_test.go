@@ -79,6 +79,9 @@ func nobodyLost(t testing.TB, cs ...*latchkey.Client) {
 // A master dies while its slots are held and waited for.
 func TestClusterFailover(t *testing.T) {
 	cl := redistest.StartClusterWithReplicas(t, 3)
+	for _, s := range cl.Nodes {
+		s.Allow(t, "wait")
+	}
 	client := func(opts ...latchkey.Option) *latchkey.Client {
 		// Reads would go to replicas, if commands let them.
 		return newClient(t, cl.Client(t, func(o *redis.ClusterOptions) { o.ReadOnly, o.RouteRandomly = true, true }), opts...)
@@ -158,10 +161,13 @@ func TestSentinelFailover(t *testing.T) {
 	fleet := func(t *testing.T) (s *redistest.Sentinels, a, b, c, acks *latchkey.Client) {
 		t.Helper()
 		s = redistest.StartSentinels(t)
+		for _, n := range s.Nodes {
+			n.Allow(t, "wait")
+		}
 		client := func(opts ...latchkey.Option) *latchkey.Client {
 			// go-redis hears of a new primary from one Sentinel, which may be the last to
 			// know; until then it goes on asking a frozen one.
-			return newClient(t, s.Client(t), append(opts, latchkey.WithUnlockTimeout(10*time.Second))...)
+			return newClient(t, s.Client(t, func(o *redis.FailoverOptions) { redistest.AsUser(o) }), append(opts, latchkey.WithUnlockTimeout(10*time.Second))...)
 		}
 		return s, client(), client(), client(), client(latchkey.WithReplicaAck(2, time.Second))
 	}

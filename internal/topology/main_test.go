@@ -32,7 +32,7 @@ const patience = 20 * time.Second
 
 func newClient(t testing.TB, rdb redis.UniversalClient, opts ...latchkey.Option) *latchkey.Client {
 	t.Helper()
-	c := latchkey.New(rdb, opts...)
+	c := latchkey.New(redistest.User(t, rdb), opts...)
 	t.Cleanup(func() { _ = c.Close() }) // its server may be down
 	return c
 }

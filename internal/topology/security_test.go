@@ -3,8 +3,6 @@ package topology
 import (
 	"bytes"
 	"log/slog"
-	"os"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -16,26 +14,24 @@ import (
 	"github.com/latchkey-go/latchkey/countdownlatch"
 	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
+	"github.com/latchkey-go/latchkey/multilock"
 	"github.com/latchkey-go/latchkey/rlock"
 )
 
 const password = "s3cret-Passw0rd"
 
-// documented are the rules in docs/security.md for the prefix app:, with another
-// prefix in its place.
-func documented(t testing.TB, prefix string) []string {
+// documented are the rules in docs/security.md, with a prefix in the place of app:.
+func documented(t testing.TB, prefix string) redistest.Rights {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/security.md")
+	rights, err := redistest.Documented(prefix)
 	require.NoError(t, err)
-	block := regexp.MustCompile("(?s)```acl\n(.*?)```").FindSubmatch(text)
-	require.NotNil(t, block, "the rules in docs/security.md")
-	return strings.Fields(strings.ReplaceAll(string(block[1]), "app:", prefix))
+	return rights
 }
 
 // tenant makes a user with the documented rights, and more.
 func tenant(t testing.TB, s *redistest.Server, prefix string, more ...string) {
 	t.Helper()
-	rules := append(documented(t, prefix), more...)
+	rules := append(documented(t, prefix).Base, more...)
 	s.Do(t, append([]string{"ACL", "SETUSER", strings.TrimSuffix(prefix, ":"), "reset", "on", ">" + password}, rules...)...)
 }
 
@@ -73,22 +69,23 @@ func TestACL(t *testing.T) {
 		h, err := rlock.New(a, "labelled").Lock(t.Context(), latchkey.Label("me"))
 		require.NoError(t, err)
 		require.NoError(t, h.Extend(t.Context(), time.Minute))
+		info, err := a.Info(t.Context(), "labelled")
+		require.NoError(t, err)
+		require.Equal(t, "me", info.Holders[0].Label)
+		require.NoError(t, h.Unlock(t.Context()))
+		group := multilock.NewGroup(a, "group", "x", "y")
+		h, err = group.Lock(t.Context())
+		require.NoError(t, err)
 		require.NoError(t, h.Unlock(t.Context()))
 	})
-	// go-redis asks for CLIENT SETINFO where a server has it, and does without.
-	log := s.Do(t, "ACL", "LOG")
-	for i := range log {
-		if log[i] == "object" && log[i+1] != "client|setinfo" {
-			require.Empty(t, log, "something was denied")
-		}
-	}
+	require.Empty(t, s.Denied(t, "app"))
 }
 
 // The least rights on a cluster, with acknowledgement by replicas.
 func TestACLOnACluster(t *testing.T) {
 	cl := redistest.StartCluster(t, 3)
 	for _, s := range cl.Nodes {
-		tenant(t, s, "app:", "+cluster|slots", "+cluster|shards", "+pubsub|shardnumsub", "+wait")
+		tenant(t, s, "app:", append(documented(t, "app:").Cluster, "+wait")...)
 	}
 	client := func(opts ...latchkey.Option) *latchkey.Client {
 		rdb := cl.Client(t, func(o *redis.ClusterOptions) { o.Username, o.Password = "app", password })
@@ -101,9 +98,26 @@ func TestACLOnACluster(t *testing.T) {
 	_, err := rlock.New(client(latchkey.WithReplicaAck(1, 50*time.Millisecond)), "a").TryLock(t.Context())
 	notReplicated(t, err)
 	for _, s := range cl.Nodes {
-		log := strings.Join(s.Do(t, "ACL", "LOG"), " ")
-		require.NotContains(t, log, "app:", "something was denied")
+		require.Empty(t, s.Denied(t, "app"))
 	}
+}
+
+// Check finds nothing amiss with the least rights, and its own.
+func TestCheckOfTheLeastRights(t *testing.T) {
+	s := redistest.Start(t)
+	for name, more := range map[string][]string{"app:": documented(t, "app:").Check, "bare:": nil} {
+		tenant(t, s, name, more...)
+		report, err := newClient(t, s.Client(t, as(name)), latchkey.WithKeyPrefix(name)).Check(t.Context())
+		require.NoError(t, err)
+		told := map[string]latchkey.Level{}
+		for _, f := range report.Findings {
+			told[f.Name] = max(told[f.Name], f.Level)
+		}
+		require.Equal(t, latchkey.LevelOK, told["rights"], "%+v", report.Findings)
+		require.Equal(t, latchkey.LevelOK, told["pubsub"], "%+v", report.Findings)
+		require.Contains(t, told, map[bool]string{true: "version", false: "server"}[more != nil], "what it may not ask for")
+	}
+	require.Empty(t, s.Denied(t, "app"))
 }
 
 // Two tenants use the same names, and neither has anything to do with the other.
