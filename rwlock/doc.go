@@ -76,9 +76,10 @@
 // Taking a free lock is one round trip and one command, giving it back another.
 // A waiting client subscribes once, however many of its callers wait, and the
 // first writer and the first reader in line ask again for each message. Waiting
-// readers follow one another at one round trip each. A held lock is renewed every
+// readers follow the first of them all at once. A held lock is renewed every
 // 10 s, up to 100 locks by one command. What a writer asks, and the Unlock of a
-// reader, take time in Redis in proportion to the number of readers.
+// reader, take time in Redis in proportion to the number of readers. Where many
+// callers of one client read at once, one command serves up to 100 of them.
 // On redis-cli a lock with two readers looks like this:
 //
 //	> HGETALL orders:42

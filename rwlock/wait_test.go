@@ -3,11 +3,15 @@ package rwlock_test
 import (
 	"context"
 	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
@@ -229,6 +233,47 @@ func TestWriterReleaseWakesAllReaders(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Readers that have waited for a writer do not come in one by one, however many more
+// come and go meanwhile.
+func TestReadersGoInTogether(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		const roundTrip, readers = 10 * time.Millisecond, 40
+		rdb := b.Client(func(o *redis.Options) { o.PoolSize = readers })
+		link := b.Link(rdb)
+		link.HoldFor(roundTrip)
+		link.OnCommand(func(args []string) redistest.Act {
+			if strings.HasPrefix(strings.ToLower(args[0]), "eval") {
+				return redistest.Hold
+			}
+			return redistest.Pass
+		})
+		w := b.must(b.lock().WriteLock().Lock(b.ctx))
+		l := rwlock.New(b.clientOn(rdb), "a").ReadLock()
+		ctx, cancel := context.WithCancel(b.ctx)
+		var reads atomic.Int64
+		var all sync.WaitGroup
+		for range readers {
+			all.Go(func() {
+				for {
+					h, err := l.Lock(ctx)
+					if err != nil {
+						return
+					}
+					reads.Add(1)
+					assert.NoError(b, h.Unlock(b.ctx))
+				}
+			})
+		}
+		b.Advance(time.Second)
+		require.Zero(b, reads.Load())
+		b.unlock(w)
+		b.Advance(100 * roundTrip)
+		cancel()
+		all.Wait()
+		require.Greater(b, reads.Load(), int64(400), "one by one it would be one for each of the 100 round trips")
+	})
 }
 
 // The last reader's release wakes a writer, and only the last.

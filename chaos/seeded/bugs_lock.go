@@ -75,6 +75,30 @@ var lockBugs = []Bug{
 		Package: "rlock", Run: "^TestManyScriptsRefuseToActOutOfTime$",
 	},
 	{
+		Name: "rwlock/many-past-a-writer", What: "many readers come in while a writer has the lock",
+		File: "lua/rwlock/acquire_read_many.lua",
+		Old:  "if closed > 0 then", New: "if false then",
+		Package: "rwlock", Run: "^TestAcquireReadManyScript$|^TestFaultCrowdOfReaders$",
+	},
+	{
+		Name: "rwlock/many-end-the-lock", What: "many readers that leave together free the lock of those who stay",
+		File: "lua/rwlock/release_read_many.lua",
+		Old:  "local freed = not same and longest < 0", New: "local freed = not same",
+		Package: "rwlock", Run: "^TestReleaseReadManyScript$",
+	},
+	{
+		Name: "rwlock/many-late", What: "a request for many readers that comes late takes the lock for those who have gone",
+		File: "lua/rwlock/acquire_read_many.lua",
+		Old:  "if late > 0 or", New: "if false or",
+		Package: "rwlock", Run: "^TestReadManyScriptsRefuseToActOutOfTime$",
+	},
+	{
+		Name: "rwlock/one-by-one", What: "once readers have waited they come in one by one for as long as others come",
+		File: "internal/engine/acquire.go",
+		Old:  "p.Interrupt, p.Apart = taken, c.spec.Shared", New: "p.Interrupt, p.Apart = taken, false",
+		Package: "rwlock", Run: "^TestReadersGoInTogether$",
+	},
+	{
 		Name: "rlock/list-without-end", What: "the list of those who wait never expires once its last entry was put back",
 		File: "lua/rlock/release.lua",
 		Old:  "            call('PEXPIRE', list, stale / 1000)\n", New: "",

@@ -236,7 +236,8 @@ func (c *claim) acquire(ctx context.Context, p *wait.Policy) error {
 				err = c.pause(ctx, ans)
 			}
 		} else {
-			p.Interrupt = taken
+			// Among many readers the line would not end, and be one by one.
+			p.Interrupt, p.Apart = taken, c.spec.Shared
 			if c.queues {
 				err = c.untilTurn(ctx, *p)
 			} else {

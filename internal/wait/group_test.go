@@ -268,3 +268,49 @@ func TestTogetherWithThoseOfBefore(t *testing.T) {
 		require.Len(t, late.at(), 1, "it had come after the question that was refused")
 	})
 }
+
+// A grant to the head sends the others out of the line, to ask by themselves; it is
+// as if each had never waited.
+func TestApart(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		ls, h := wait.NewLines(), newHints()
+		apart := func() *wait.Policy {
+			p := policy(h)
+			p.Exclusive, p.Apart = false, true
+			return p
+		}
+		first := until(t.Context(), ls, "k", newClaim(refuse(2, wait.Answer{After: time.Hour})), apart())
+		var others []*claim
+		var all []<-chan result
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 3 {
+			c := newClaim(refuse(0, wait.Answer{}))
+			others, all = append(others, c), append(all, until(ctx, ls, "k", c, apart()))
+		}
+		h.confirm()
+		advance(time.Second)
+		require.Equal(t, 4, ls.Waiting())
+		h.hint()
+		require.NoError(t, (<-first).err)
+		for i, ch := range all {
+			require.ErrorIs(t, (<-ch).err, wait.ErrInterrupted)
+			require.Empty(t, others[i].at())
+		}
+		cancel()
+		require.Zero(t, ls.Waiting())
+		require.False(t, ls.Waits("k"))
+		require.Equal(t, 1, h.closed)
+
+		// Whoever gives up in that moment has nothing either.
+		ctx, cancel = context.WithCancel(t.Context())
+		h = newHints()
+		asking := make(chan wait.Answer)
+		first = until(t.Context(), ls, "k", newClaim(func(int) (wait.Answer, error) { return <-asking, nil }), apart())
+		second := until(ctx, ls, "k", newClaim(refuse(0, wait.Answer{})), apart())
+		asking <- granted
+		cancel()
+		require.NoError(t, (<-first).err)
+		require.Error(t, (<-second).err)
+		require.False(t, ls.Waits("k"))
+	})
+}

@@ -48,6 +48,7 @@ type Place struct {
 
 	// guarded by Lines.mu
 	gone    bool // no longer in the line
+	left    bool // gone, with nothing
 	asks    bool // it is asking, or is about to
 	pledged bool // see Pledge
 
@@ -70,6 +71,8 @@ type turn struct {
 	granted bool
 	// ended is set when there is no use in waiting any more; see End.
 	ended bool
+	// disbanded is set when the place is no longer in the line, and has nothing.
+	disbanded bool
 }
 
 // join puts the caller at the end of the line for key. The caller is the head
@@ -175,12 +178,12 @@ func (l *line) append(c Claim, p *Place) {
 
 // leave takes p out of its line. If p was the head, the next one becomes it and
 // is told t. It returns false, and does nothing, when the place has left
-// already.
+// already because it was granted the thing.
 func (ls *Lines) leave(p *Place, t turn) bool {
 	ls.mu.Lock()
 	if p.gone {
 		ls.mu.Unlock()
-		return false
+		return p.left
 	}
 	l := p.line
 	hints := ls.remove(p, t)
@@ -382,6 +385,17 @@ func (ls *Lines) admit(p *Place, upTo uint64) {
 	for q := p.next; q != nil && q.number <= upTo; q = p.next {
 		p.line.takeOut(q)
 		q.tell(turn{granted: true})
+	}
+}
+
+// disband sends all who stand behind p, the head, out of the line.
+func (ls *Lines) disband(p *Place) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for q := p.next; q != nil; q = p.next {
+		p.line.takeOut(q)
+		q.left = true
+		q.tell(turn{disbanded: true})
 	}
 }
 

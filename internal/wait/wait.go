@@ -10,7 +10,8 @@ import (
 // ErrOver is returned by Until when Policy.Over fired.
 var ErrOver = errors.New("wait: time is up")
 
-// ErrInterrupted is returned by Until when Policy.Interrupt fired.
+// ErrInterrupted is returned by Until when Policy.Interrupt fired, or the line has
+// been disbanded: see Policy.Apart.
 var ErrInterrupted = errors.New("wait: interrupted")
 
 // A Claim is one caller's attempt to get something.
@@ -150,6 +151,9 @@ type Policy struct {
 	// Together is set when a grant to the head is one to everybody who stood in
 	// line when it asked.
 	Together bool
+	// Apart is set when after a grant to the head all the others may as well ask at
+	// once: their wait ends with ErrInterrupted then.
+	Apart bool
 	// Over ends the wait with ErrOver; nil for never.
 	Over <-chan time.Time
 	// Interrupt ends the wait with ErrInterrupted; nil for never.
@@ -224,6 +228,8 @@ func (w *waiter) wait(ctx context.Context, c Claim) (next turn, err error) {
 		return turn{}, errGiven
 	case t.ended:
 		return turn{}, p.ClosedErr
+	case t.disbanded:
+		return turn{}, ErrInterrupted
 	}
 	ans := Answer{After: t.after}
 	for {
@@ -239,6 +245,9 @@ func (w *waiter) wait(ctx context.Context, c Claim) (next turn, err error) {
 			if ans.Granted {
 				if w.timedOut && p.Events != nil {
 					p.Events.Missed()
+				}
+				if p.Apart {
+					ls.disband(w.place)
 				}
 				return turn{asleep: p.Exclusive || ans.Last, after: ans.After}, nil
 			}
