@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -207,4 +208,35 @@ func TestCrowdWithoutRights(t *testing.T) {
 	})
 	r.quiet(t, c)
 	require.Empty(t, r.keys(t))
+}
+
+// One test in fake time after another may have a crowd: nothing that one has used is
+// used by the next.
+func TestCrowdInFakeTime(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection would empty a sync.Pool
+	for range 2 {
+		redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+			rdb := env.Client(func(o *redis.Options) { o.PoolSize = many })
+			link := env.Link(rdb)
+			link.HoldFor(time.Millisecond)
+			var together atomic.Int64
+			link.OnCommand(func(args []string) redistest.Act {
+				if runs(args, lua.RLockAcquireMany) {
+					together.Add(1)
+				}
+				if runs(args, lua.RLockAcquire) {
+					return redistest.Hold // so that many are under way
+				}
+				return redistest.Pass
+			})
+			c := faultClient(t, rdb)
+			goAll(t, many, func(i int) {
+				l := rlock.New(c, fmt.Sprint("crowd:", i))
+				for range 5 {
+					mustUnlock(t, mustLock(t, l))
+				}
+			})
+			require.Positive(t, together.Load(), "nobody was served together")
+		})
+	}
 }

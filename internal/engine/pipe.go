@@ -48,6 +48,10 @@ type pipe struct {
 	avoid   time.Time   // until then no command joins the others
 	look    *time.Timer // for one that is late; nil before the first
 	looking bool        // it runs
+
+	// used are pipeds to be used again. They are no other pipe's: a channel that was
+	// made in a bubble of fake time must not be seen in another.
+	used sync.Pool
 }
 
 // A piped is a command that is sent with others, or a part in one.
@@ -57,15 +61,14 @@ type piped struct {
 	answer int64 // to the part
 	brief  bool
 	done   chan error // capacity 1
+	pipe   *pipe
 }
-
-var pipedPool = sync.Pool{New: func() any { return &piped{done: make(chan error, 1)} }}
 
 // over ends the use of j by the one who has received from done: nobody else has
 // it any more.
 func (j *piped) over() {
 	j.cmd, j.part, j.answer = nil, Part{}, 0
-	pipedPool.Put(j)
+	j.pipe.used.Put(j)
 }
 
 // add puts a command, or a part if that is nil, with the others, if there are
@@ -76,7 +79,10 @@ func (p *pipe) add(cmd redis.Cmder, part *Part, brief bool) *piped {
 	if p.sending == 0 && p.underway.Load() <= pipeFrom || !p.avoid.IsZero() && time.Now().Before(p.avoid) {
 		return nil
 	}
-	j := pipedPool.Get().(*piped)
+	j, _ := p.used.Get().(*piped)
+	if j == nil {
+		j = &piped{done: make(chan error, 1), pipe: p}
+	}
 	j.cmd, j.brief = cmd, brief
 	if part != nil {
 		j.part = *part
