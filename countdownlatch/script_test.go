@@ -294,7 +294,7 @@ func Example() {
 // nobody that there is nothing to count.
 func TestReplicaCountsNothing(t *testing.T) {
 	rdb := redistest.StartReplica(t, redistest.Start(t)).Client(t, func(o *redis.Options) { o.MaxRetries = -1 })
-	c := latchkey.New(rdb)
+	c := latchkey.New(redistest.User(t, rdb))
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
 	err := countdownlatch.New(c, "latch").CountDown(t.Context())
 	require.ErrorContains(t, err, "READONLY")

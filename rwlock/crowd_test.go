@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -23,17 +22,6 @@ import (
 // readers is how many goroutines read at once, so that one script serves many.
 const readers = 64
 
-// patient is client with the read timeout that go-redis has by itself.
-func (r *rig) patient(opts ...latchkey.Option) *latchkey.Client {
-	rdb := redis.NewClient(&redis.Options{Addr: r.proxy.Addr(), PoolSize: 20})
-	c := latchkey.New(rdb, opts...)
-	r.Cleanup(func() {
-		_ = c.Close()
-		_ = rdb.Close()
-	})
-	return c
-}
-
 func readsMany(args []string) bool {
 	return len(args) > 1 && slices.Contains([]string{lua.RWLockAcquireReadMany.SHA, lua.RWLockReleaseReadMany.SHA}, args[1])
 }
@@ -45,7 +33,7 @@ func TestCrowdOfReaders(t *testing.T) {
 	for name, opts := range map[string][]latchkey.Option{"together": nil, "apart": {latchkey.WithPipelines(false)}} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			l := rwlock.New(r.patient(opts...), "a").ReadLock()
+			l := rwlock.New(r.reading(0, opts...), "a").ReadLock()
 			var sent, together, served atomic.Int64
 			r.proxy.OnCommand(func(args []string) redistest.Act {
 				if strings.HasPrefix(args[0], "eval") {
@@ -107,7 +95,7 @@ func TestFaultCrowdOfReaders(t *testing.T) {
 	var room room
 	var all sync.WaitGroup
 	for range 2 {
-		rw := rwlock.New(r.patient(), "a", rwlock.WriterPreference(50*time.Millisecond))
+		rw := rwlock.New(r.reading(0), "a", rwlock.WriterPreference(50*time.Millisecond))
 		for i := range readers {
 			write := i == 0
 			l := rw.ReadLock()

@@ -43,7 +43,12 @@ func newRig(t *testing.T) *rig {
 
 // client returns a client through the proxy.
 func (r *rig) client(opts ...latchkey.Option) *latchkey.Client {
-	rdb := redis.NewClient(redistest.AsUser(&redis.Options{Addr: r.proxy.Addr(), ReadTimeout: readTimeout}))
+	return r.reading(readTimeout, opts...)
+}
+
+// reading is client with another read timeout; 0 for that of go-redis.
+func (r *rig) reading(timeout time.Duration, opts ...latchkey.Option) *latchkey.Client {
+	rdb := redis.NewClient(redistest.AsUser(&redis.Options{Addr: r.proxy.Addr(), ReadTimeout: timeout}))
 	c := latchkey.New(rdb, opts...)
 	r.Cleanup(func() {
 		_ = c.Close()
