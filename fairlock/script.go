@@ -113,7 +113,7 @@ func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.Reque
 	case len(ints) == 3:
 		if verdict, ok := acquireVerdicts[ints[0]]; ok {
 			e.Learn(reply, ints[2])
-			return engine.Grant{Verdict: verdict, Left: millis(max(ints[1], 0))}, nil
+			return engine.Grant{Verdict: verdict, Left: millis(max(ints[1], 0)), Server: ints[2]}, nil
 		}
 	}
 	return engine.Grant{}, engine.Unexpected(lua.FairLockAcquire, reply)

@@ -75,6 +75,27 @@ func TestFaultTooLateTheSecondTime(t *testing.T) {
 	})
 }
 
+// A first request that is refused for its time, because the clocks differ, is no
+// doubt, nor is one that was too late before a plain refusal.
+func TestFaultClockAheadIsNoDoubt(t *testing.T) {
+	for _, off := range []time.Duration{-1500 * time.Millisecond, -time.Hour, 8 * time.Second} {
+		redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+			h := mustLock(t, rlock.New(faultClient(t, env.Client()), "a"))
+			env.Mini.SetTime(time.Now().Add(off))
+			c := faultClient(t, env.Client())
+			_, err := rlock.New(c, "a").TryLock(t.Context())
+			require.ErrorIs(t, err, latchkey.ErrNotAcquired)
+			var e *latchkey.Error
+			require.ErrorAs(t, err, &e)
+			require.False(t, e.MaybeApplied(), "%v", off)
+			begun := time.Now()
+			require.NoError(t, c.Close())
+			require.Zero(t, time.Since(begun), "%v", off)
+			mustUnlock(t, h)
+		})
+	}
+}
+
 // What has cost the connection for wake-ups may have cost what Redis knew: holds
 // are looked at then, and not only when their next renewal is due.
 func TestFaultLookedAtAfterReconnect(t *testing.T) {

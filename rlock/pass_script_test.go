@@ -86,10 +86,14 @@ func TestPassScriptFenced(t *testing.T) {
 		require.Equal(s, fmt.Sprint(last), s.rdb.Get(s.Context(), "token").Val())
 		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:5", "me:4", 1, 30000))
 		require.Equal(s, fmt.Sprint(last), s.rdb.Get(s.Context(), "token").Val(), "no token asked for, none taken")
-		s.do("SET", "token", "9007199254740900")
-		require.Equal(s, []int64{1, 9007199254740901, 91}, s.pass(keys, "me:4", "me:5", 1, 30000, 1000), "as far as numbers go")
-		require.Equal(s, "9007199254740992", s.rdb.Get(s.Context(), "token").Val())
-		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:5", "me:4", 1, 30000))
+		last += 1_000_000_000
+		s.do("SET", "token", last)
+		require.Equal(s, []int64{1, last + 1, 0}, s.pass(keys, "me:4", "me:5", 1, 30000, 1000), "ahead of the clock already")
+		s.do("SET", "token", last)
+		got = s.pass(keys, "me:5", "me:4", 1, 30000, 1_002_000_000)
+		require.Equal(s, last+1, got[1])
+		require.Positive(s, got[2])
+		require.Less(s, got[2], int64(2_000_000_000), "as far as the clock will have come")
 
 		state := s.state()
 		s.do("RENAME", "token", "kept")

@@ -88,6 +88,19 @@ func TestAcquireReadManyScript(t *testing.T) {
 	})
 }
 
+// A writer keeps readers out to the last millisecond of its lease.
+func TestAcquireReadManyAtTheEndOfAWriter(t *testing.T) {
+	onBoth(t, func(s *scripted) {
+		for range 30 {
+			s.scene("lock=mode:write w:write:1 for 3")
+			for s.readMany("a")[0] != 1 {
+				require.NotEqual(s, int64(30000), rounded(s.pttl("lock")))
+			}
+			require.Equal(s, "lock=a:1 mode:read for 30000; a#1 for 30000", s.state())
+		}
+	})
+}
+
 func TestReleaseReadManyScript(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		sub := s.rdb.Subscribe(s.Context(), channel)

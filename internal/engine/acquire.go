@@ -193,6 +193,7 @@ type work struct {
 	req    Request
 	base   int  // the hold count before the request that is in doubt
 	voids  int  // grants that came too late
+	lates  int  // of the doubts, those for answers that it came too late
 	queued bool // a request may have got a place in the queue
 	alone  bool // requests name no key but that of the lock
 }
@@ -365,9 +366,15 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 		// The estimate of the server's clock was off, and is right now; or the
 		// request did take that long, and then the network may have delivered it once
 		// before, in time.
-		c.doubt(count, 0)
-		ent.list(c.req.Entry)
+		if g.Server > dl.NotAfter {
+			c.doubt(count, 0)
+			c.lates++
+			ent.list(c.req.Entry)
+		}
 		return c.failure(errLate)
+	}
+	if c.lates > 0 && c.lates == c.doubts {
+		c.lates, c.doubts, c.unsettled = 0, 0, false // it has not been granted
 	}
 	if c.queued || c.req.Entry != "" {
 		ent.waitsSince(sent, g.Server)

@@ -82,7 +82,9 @@ func (c *call) overC() <-chan time.Time {
 func (c *call) doubt(bound time.Duration) {
 	c.unsettled = true
 	c.doubts++
-	c.until = time.Now().Add(bound + clockSlack)
+	if until := time.Now().Add(bound + clockSlack); until.After(c.until) {
+		c.until = until
+	}
 }
 
 // once makes one attempt, which includes asking again where an answer was lost.

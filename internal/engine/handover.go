@@ -304,7 +304,7 @@ func (ent *entry) moveIn(ctx context.Context, s *Spec) error {
 		}
 		return nil
 	}
-	if Sort(err) != Maybe {
+	if err != nil && Sort(err) != Maybe { // if it was too late, an earlier run may have been in time
 		ch.mu.Lock()
 		ch.moving = before
 		ch.mu.Unlock()
@@ -378,9 +378,12 @@ func (e *Engine) heir(s *Spec, slice time.Time) *heir {
 	}
 	h := &heir{pl, c, Request{Holder: c.entry.field, Count: 1, Lease: c.lease()}}
 	if s.Fenced {
-		// The server's clock makes them, in µs: it has gone past all of them when the
-		// slice is over.
-		h.req.Tokens = 1 + max(time.Until(slice).Microseconds(), 0)
+		h.req.Tokens = 1
+		if c.fresh && c.renewed() { // it may hand on in memory
+			// The server's clock makes them, in µs: it has gone past all of them when
+			// the slice is over.
+			h.req.Tokens += max(time.Until(slice).Microseconds(), 0)
+		}
 	}
 	if inTurn {
 		if h.req.Entry = c.listing(h.req.Holder, h.req.Lease); h.req.Entry == "" {
@@ -414,7 +417,7 @@ func (h *heir) settle(sent watchdog.Instant, ret *Return, slice time.Time, v Ver
 		if !kept && c.fresh {
 			c.engine.giveBackFor(c.spec, h.req.Holder) // sooner than its undoing may come
 		}
-	case Sort(err) == Maybe, err == nil && v == Gone: // an earlier run may have given it
+	case Sort(err) == Maybe, err == nil && (v == Gone || v == Late): // an earlier run may have given it
 		if h.req.Entry != "" {
 			c.entry.list(h.req.Entry)
 		}

@@ -18,6 +18,9 @@ const (
 	// manyBound is how long a request that others are served with may take at
 	// least: the one that is over first bounds them all.
 	manyBound = time.Second
+	// partiesSeen is how many parties one may join: of those who all want something
+	// else, each makes its own.
+	partiesSeen = 8
 )
 
 // A Part is what one caller asks for by a script that serves many callers.
@@ -102,7 +105,7 @@ type party struct {
 
 // seat puts a part with those it may be served with.
 func seat(parties []party, j *piped) []party {
-	for i := len(parties) - 1; i >= 0; i-- {
+	for i := len(parties) - 1; i >= max(0, len(parties)-partiesSeen); i-- {
 		p := &parties[i]
 		if len(p.of) < manyMost && p.of[0].part.with(&j.part) {
 			p.of = append(p.of, j)

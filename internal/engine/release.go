@@ -145,6 +145,7 @@ func (h *Hold) giveBack(ctx *cleanup, target int, trusted bool) error {
 		if next != nil {
 			if next.settle(sent, ret, ent.slice, v, err) {
 				doubted = next
+				maybe = maybe || err == nil && v == Late
 			}
 			ret.Heir = nil
 			if heirs = err == nil; Sort(err) == Never {

@@ -186,10 +186,7 @@ func (d *demand) try(ctx context.Context, others []Want) (ans wait.Answer, serve
 		}
 		d.unsettled = false
 		return wait.Answer{Granted: true, Last: got.Last, Earlier: got.Earlier}, served, true, nil
-	case Late: // as for a lock: it may have been carried out once before
-		if d.want.Kept() > 0 {
-			d.doubt(0)
-		}
+	case Late:
 		ans, err = d.failure(errLate)
 		return ans, 0, true, err
 	}

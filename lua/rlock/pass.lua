@@ -11,7 +11,8 @@
 -- ARGV[5]  not after: server time, ms since the epoch
 -- ARGV[6]  the most by which ARGV[5] may lie ahead, ms
 -- ARGV[7]  how many fencing tokens to take: that of the new hold, and those behind
---          it for the ones to whom its client hands the lock on (may be absent)
+--          it for the ones to whom its client hands the lock on, as far as they are
+--          less than so many µs ahead of the server's clock (may be absent)
 --
 -- Returns {1, server ms, token, more}  passed; so many tokens behind that one are
 --                                      taken with it; both are 0 without an ARGV[7]
@@ -56,8 +57,11 @@ if lease ~= -1 and lease < 100 then
   call('PEXPIRE', lock, lease)
 end
 if tokens then
-  token = math.max(token + 1, time[1] * 1000000 + time[2])
-  more = math.max(math.min(tokens - 1, 2 ^ 53 - token), 0) -- numbers are exact up to there
+  local clock = time[1] * 1000000 + time[2]
+  token = math.max(token + 1, clock)
+  -- They do not outrun the clock, however often it is asked for some; and numbers are
+  -- exact up to 2 ^ 53.
+  more = math.max(math.min(tokens - 1, clock + tokens - token, 2 ^ 53 - token), 0)
   call('SET', KEYS[2], string.format('%.0f', token + more))
 end
 return {1, now, token, more}

@@ -44,7 +44,7 @@ end
 -- For how long a writer comes first.
 local closed = 0
 if mode == 'write' then
-  closed = left
+  closed = math.max(left, 1) -- in its last millisecond, too
 else
   local from, till = string.match(call('GET', sign) or '', '^(%d+) (%d+)$')
   if from and tonumber(from) <= now and now < tonumber(till) then
