@@ -5,6 +5,7 @@ import (
 	"crypto/sha1" //nolint:gosec // see tagged
 	"fmt"
 	"math"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -420,5 +421,35 @@ func TestReleaseScriptGives(t *testing.T) {
 		s.do("ZADD", "list", since(0), "nonsense")
 		release(1, "", "", 1)
 		require.Empty(s, own())
+	})
+}
+
+// What a client is given while it is being closed, it gives back.
+func TestGivenWhileClosing(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+		rdb := env.Client(func(o *redis.Options) { o.MaxRetries = -1 })
+		c := faultClient(t, rdb)
+		h := mustLock(t, rlock.New(faultClient(t, env.Client()), "a"))
+		waiting := faultGo(func() (*latchkey.Hold, error) { return rlock.New(c, "a").Lock(t.Context()) })
+		env.Advance(time.Second)
+		require.True(t, env.Mini.Exists("latchkey_next:{a}"), "it is in the list")
+		var lost atomic.Bool
+		env.Link(rdb).OnCommand(func(args []string) redistest.Act {
+			if runs(args, lua.RLockRelease) && lost.CompareAndSwap(false, true) {
+				return redistest.Drop // so it stays in the list, and Close waits
+			}
+			if args[0] == "unsubscribe" {
+				return redistest.Drop // on its way yet
+			}
+			return redistest.Pass
+		})
+		closed := make(chan error, 1)
+		go func() { closed <- c.Close() }()
+		require.ErrorIs(t, (<-waiting).err, latchkey.ErrClosed)
+		env.Advance(100 * time.Millisecond)
+		require.True(t, lost.Load(), "what undoes its place has been lost")
+		mustUnlock(t, h)
+		<-closed
+		require.False(t, env.Mini.Exists("a"), "given to one who has gone")
 	})
 }

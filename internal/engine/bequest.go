@@ -109,6 +109,12 @@ func (e *Engine) told(s *Spec, message string) bool {
 		return false
 	}
 	if !e.gate.enter() {
+		if e.gate.remain() { // the client is being closed: nobody wants it any more
+			if !e.stands(s.Key, g.id) {
+				e.giveBackFor(s, g.id)
+			}
+			e.gate.leave()
+		}
 		return true
 	}
 	defer e.gate.leave()

@@ -38,6 +38,18 @@ func (g *gate) enter() bool {
 	return true
 }
 
+// remain counts one in who cleans up, as long as Close waits for others; false when
+// it does not any more.
+func (g *gate) remain() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shutd && g.calls == 0 {
+		return false
+	}
+	g.calls++
+	return true
+}
+
 // stay counts in the clean-up that a call inside leaves behind. The call must
 // not have left yet.
 func (g *gate) stay() {
