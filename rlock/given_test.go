@@ -453,3 +453,34 @@ func TestGivenWhileClosing(t *testing.T) {
 		require.False(t, env.Mini.Exists("a"), "given to one who has gone")
 	})
 }
+
+// Close does not wait for the pauses of what is cleaned up in the background: it is
+// tried again at once.
+func TestCloseTriesOnceMore(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+		rdb := env.Client(func(o *redis.Options) { o.MaxRetries = -1 })
+		c := faultClient(t, rdb)
+		h := mustLock(t, rlock.New(faultClient(t, env.Client()), "a"))
+		ctx, cancel := context.WithCancel(t.Context())
+		waiting := faultGo(func() (*latchkey.Hold, error) { return rlock.New(c, "a").Lock(ctx) })
+		env.Advance(time.Second)
+		require.True(t, env.Mini.Exists("latchkey_next:{a}"), "it is in the list")
+		link := env.Link(rdb)
+		link.OnCommand(func(args []string) redistest.Act {
+			if runs(args, lua.RLockRelease) {
+				return redistest.RefuseRST
+			}
+			return redistest.Pass
+		})
+		cancel()
+		require.ErrorIs(t, (<-waiting).err, context.Canceled)
+		env.Advance(300 * time.Millisecond)
+		require.EqualValues(t, 3, link.Count(redistest.RefuseRST), "tries; the next one comes a second after")
+		link.OnCommand(nil)
+		start := time.Now()
+		require.NoError(t, c.Close())
+		require.Less(t, time.Since(start), 100*time.Millisecond)
+		require.False(t, env.Mini.Exists("latchkey_next:{a}"), "its place in the list")
+		mustUnlock(t, h)
+	})
+}

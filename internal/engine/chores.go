@@ -99,6 +99,17 @@ func (cs *chores) work(e *Engine) {
 	cs.hands--
 }
 
+// hurry has all chores tried that wait for their next try.
+func (cs *chores) hurry(e *Engine) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for c := range cs.all {
+		if c.timer != nil && c.timer.Stop() {
+			cs.readyLocked(e, c)
+		}
+	}
+}
+
 // end gives up all chores that nobody is at.
 func (cs *chores) end() {
 	cs.mu.Lock()

@@ -66,6 +66,28 @@ func TestChoresEndWithTheClient(t *testing.T) {
 	})
 }
 
+// A chore that has failed is tried once more when its client is closed, however long
+// its pause, and not twice.
+func TestChoresHurry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := new(Engine)
+		e.gate.init()
+		var tries []time.Duration
+		start := time.Now()
+		e.later(func(*cleanup) bool {
+			tries = append(tries, time.Since(start))
+			return len(tries) == 4
+		}, func() {})
+		time.Sleep(300 * time.Millisecond)
+		require.True(t, e.gate.shut())
+		e.chores.hurry(e)
+		e.gate.drain()
+		require.Equal(t, 300*time.Millisecond, time.Since(start), "Close does not wait for the next try")
+		time.Sleep(time.Minute)
+		require.Equal(t, []time.Duration{0, 50 * time.Millisecond, 250 * time.Millisecond, 300 * time.Millisecond}, tries)
+	})
+}
+
 func TestChoresHaveAMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := new(Engine)

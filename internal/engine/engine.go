@@ -220,6 +220,7 @@ func (e *Engine) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), e.cfg.UnlockTimeout)
 	defer cancel()
 	err := errors.Join(e.releaseAll(ctx), e.leases.releaseAll(ctx))
+	e.chores.hurry(e)
 	e.gate.drain()
 	return errors.Join(err, e.notifier.Close())
 }

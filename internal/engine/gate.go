@@ -67,7 +67,8 @@ func (g *gate) leave() {
 	}
 }
 
-// shut closes the gate; false when it was closed before.
+// shut closes the gate; false when it was closed before. Who has closed it counts as
+// one inside, until it drains.
 func (g *gate) shut() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -75,10 +76,8 @@ func (g *gate) shut() bool {
 		return false
 	}
 	g.shutd = true
+	g.calls++
 	close(g.closed)
-	if g.calls == 0 {
-		close(g.idle)
-	}
 	return true
 }
 
@@ -90,6 +89,7 @@ const closeBound = time.Second
 // clean-up and waits once more. What is left then are callers that go-redis
 // keeps; they return when it lets them.
 func (g *gate) drain() {
+	g.leave()
 	timer := time.NewTimer(closeBound)
 	defer timer.Stop()
 	select {

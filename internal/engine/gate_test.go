@@ -87,3 +87,20 @@ func TestGateDrainEnds(t *testing.T) {
 		require.True(t, ended(g.idle))
 	})
 }
+
+// Whoever finds something to clean up while the client is being closed is waited for,
+// also when nobody has been inside.
+func TestGateRemainsUntilTheDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		require.True(t, g.shut())
+		require.True(t, g.remain())
+		g.leave()
+		require.True(t, g.remain())
+		time.AfterFunc(100*time.Millisecond, g.leave)
+		start := time.Now()
+		g.drain()
+		require.Equal(t, 100*time.Millisecond, time.Since(start))
+		require.False(t, g.remain())
+	})
+}
