@@ -66,8 +66,10 @@ func (c *Client) ID() string { return engine.Of(c).ID() }
 //
 // Close waits for the client's goroutines. When Redis does not answer, it takes
 // no longer than the unlock timeout and two seconds; then leases end what could
-// not be given back, and the error says so. It does not close the connection to
-// Redis. Closing again does nothing.
+// not be given back, and the error says so. What an acquire without an answer may
+// have taken it takes back for a second, and permits of a semaphore, which no lease
+// ends, for as long as it may; the error names the semaphores that may miss some. It
+// does not close the connection to Redis. Closing again does nothing.
 func (c *Client) Close() error { return engine.Of(c).Close() }
 
 // Stats are numbers about a Client. The counters never fall.

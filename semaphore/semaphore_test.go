@@ -354,6 +354,42 @@ func TestClose(t *testing.T) {
 	})
 }
 
+// What an acquire without an answer took comes back by nothing but its undoing: Close
+// waits for that as long as it may, and says when it could not be done.
+func TestCloseUndoes(t *testing.T) {
+	for _, heals := range []bool{true, false} {
+		t.Run(fmt.Sprintf("heals=%v", heals), func(t *testing.T) {
+			locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, _ *latchkey.Client) {
+				rdb := env.Client()
+				c := latchkey.New(redistest.User(t, rdb), latchkey.WithUnlockTimeout(5*time.Second))
+				s := set(t, c, "s", 1)
+				require.NoError(t, s.Acquire(t.Context(), 1)) // so that Redis knows the script
+				require.NoError(t, s.Release(t.Context(), 1))
+				env.Link(rdb).OnNext(1, "evalsha", redistest.Swallow)
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				defer cancel()
+				require.ErrorIs(t, s.Acquire(ctx, 1), context.DeadlineExceeded)
+				env.Partition(rdb)
+				require.Equal(t, "0", env.Redis.Get(t.Context(), "s").Val(), "taken")
+				if heals {
+					time.AfterFunc(3*time.Second, func() { env.Heal(rdb) })
+				}
+				start := time.Now()
+				err := c.Close()
+				require.LessOrEqual(t, time.Since(start), 7*time.Second, "the unlock timeout and two seconds")
+				if heals {
+					require.NoError(t, err)
+					require.Equal(t, "1", env.Redis.Get(t.Context(), "s").Val(), "given back")
+					return
+				}
+				require.ErrorContains(t, err, `close "s"`)
+				require.ErrorContains(t, err, "could not be undone")
+				require.GreaterOrEqual(t, time.Since(start), 5*time.Second)
+			})
+		})
+	}
+}
+
 // A message that is lost costs a recheck, no more.
 func TestLostMessage(t *testing.T) {
 	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {

@@ -65,7 +65,7 @@ var countBugs = []Bug{
 	{
 		Name: "permitsemaphore/release-counted-twice", What: "a release of an unknown id adds a permit",
 		File: "lua/permitsemaphore/release.lua",
-		Old:  "local freed = lapsed + reply[1]", New: "local freed = lapsed + #ARGV - 3",
+		Old:  "  call('INCRBY', permits, reply[1])\n", New: "  call('INCRBY', permits, #ARGV - 3)\n",
 		Package: "permitsemaphore", Run: "^TestReleaseScript$|^TestPermits$",
 	},
 	{

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -11,16 +13,22 @@ const (
 	choreHands = 16
 	// choresMost is how many there may be. What is beyond that ends with its lease.
 	choresMost = 100_000
+	// undoneMost is how many that were not done are remembered.
+	undoneMost = 100
 )
 
 // undoSteps are the pauses between the tries of a chore; the last one repeats.
 var undoSteps = []time.Duration{50 * time.Millisecond, 200 * time.Millisecond, time.Second}
+
+// closePause is the longest pause once the client is being closed.
+const closePause = 200 * time.Millisecond
 
 // A chore is clean-up in the background that may need several tries: what a call
 // has left behind that has returned.
 type chore struct {
 	try   func(ctx *cleanup) (done bool)
 	ended func()
+	spec  *Spec // of one that no lease ends
 	step  int
 	timer *time.Timer // until the next try; nil when it is in the queue or tried
 }
@@ -29,11 +37,12 @@ type chore struct {
 // goroutines, however many calls fail while a server does not answer.
 type chores struct {
 	// mu guards the fields below.
-	mu    sync.Mutex
-	all   map[*chore]struct{}
-	queue []*chore // whose time has come
-	hands int      // goroutines
-	over  bool     // the client's clean-up has ended
+	mu     sync.Mutex
+	all    map[*chore]struct{}
+	queue  []*chore // whose time has come
+	hands  int      // goroutines
+	over   bool     // the client's clean-up has ended
+	undone []*Spec  // of those that were given up though no lease ends them
 }
 
 // later has try called in the background until it returns true, and then ended;
@@ -41,10 +50,23 @@ type chores struct {
 // there was room.
 func (e *Engine) later(try func(ctx *cleanup) (done bool), ended func()) bool {
 	e.gate.stay()
-	c := &chore{try: try, ended: func() { ended(); e.gate.leave() }}
+	return e.put(&chore{try: try, ended: func() { ended(); e.gate.leave() }})
+}
+
+// laterSurely is later for what no lease ends, of an object of s: Close waits longer
+// for it, and says when it could not be done.
+func (e *Engine) laterSurely(s *Spec, try func(ctx *cleanup) (done bool)) bool {
+	e.gate.stay()
+	e.gate.last()
+	return e.put(&chore{try: try, spec: s, ended: func() { e.gate.yield(); e.gate.leave() }})
+}
+
+// put adds a chore.
+func (e *Engine) put(c *chore) bool {
 	cs := &e.chores
 	cs.mu.Lock()
 	if cs.over || len(cs.all) >= choresMost {
+		cs.giveUpLocked(c)
 		cs.mu.Unlock()
 		c.ended()
 		return false
@@ -58,6 +80,28 @@ func (e *Engine) later(try func(ctx *cleanup) (done bool), ended func()) bool {
 	cs.mu.Unlock()
 	return true
 }
+
+// giveUpLocked notes a chore that will not be done.
+func (cs *chores) giveUpLocked(c *chore) {
+	if c.spec != nil && len(cs.undone) < undoneMost {
+		cs.undone = append(cs.undone, c.spec)
+	}
+}
+
+// failed returns an error for each object that may miss something for good.
+func (cs *chores) failed(e *Engine) error {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	var errs []error
+	for i, s := range cs.undone {
+		if !slices.Contains(cs.undone[:i], s) {
+			errs = append(errs, e.Wrap("close", s, errNotUndone))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+var errNotUndone = errors.New("an acquire without an answer could not be undone, and may keep what it took")
 
 // readyLocked puts c in the queue.
 func (cs *chores) readyLocked(e *Engine, c *chore) {
@@ -81,12 +125,20 @@ func (cs *chores) work(e *Engine) {
 		cs.mu.Lock()
 		if done || cs.over {
 			delete(cs.all, c)
+			if !done {
+				cs.giveUpLocked(c)
+			}
 			cs.mu.Unlock()
 			c.ended()
 			cs.mu.Lock()
 			continue
 		}
 		pause := undoSteps[min(c.step, len(undoSteps)-1)]
+		select {
+		case <-e.gate.closed:
+			pause = min(pause, closePause)
+		default:
+		}
 		c.step++
 		c.timer = time.AfterFunc(pause, func() {
 			cs.mu.Lock()
@@ -125,6 +177,9 @@ func (cs *chores) end() {
 	for _, c := range cs.queue {
 		idle = append(idle, c)
 		delete(cs.all, c)
+	}
+	for _, c := range idle {
+		cs.giveUpLocked(c)
 	}
 	cs.queue = nil
 	cs.mu.Unlock()

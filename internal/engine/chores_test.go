@@ -36,7 +36,7 @@ func TestChoresAreBounded(t *testing.T) {
 		require.Empty(t, e.chores.all)
 		require.Zero(t, e.chores.hands)
 		require.True(t, e.gate.shut())
-		e.gate.drain() // nobody is inside
+		e.gate.drain(time.Now()) // nobody is inside
 	})
 }
 
@@ -59,7 +59,7 @@ func TestChoresEndWithTheClient(t *testing.T) {
 		time.Sleep(7 * time.Millisecond)
 		require.True(t, e.gate.enter())
 		require.True(t, e.gate.shut())
-		e.gate.drain()
+		e.gate.drain(time.Now())
 		require.EqualValues(t, n, ended.Load())
 		require.False(t, e.later(func(*cleanup) bool { t.Error("tried after the end"); return true }, func() { ended.Add(1) }))
 		require.EqualValues(t, n+1, ended.Load())
@@ -81,7 +81,7 @@ func TestChoresHurry(t *testing.T) {
 		time.Sleep(300 * time.Millisecond)
 		require.True(t, e.gate.shut())
 		e.chores.hurry(e)
-		e.gate.drain()
+		e.gate.drain(time.Now())
 		require.Equal(t, 300*time.Millisecond, time.Since(start), "Close does not wait for the next try")
 		time.Sleep(time.Minute)
 		require.Equal(t, []time.Duration{0, 50 * time.Millisecond, 250 * time.Millisecond, 300 * time.Millisecond}, tries)

@@ -217,10 +217,11 @@ func (e *Engine) Close() error {
 	e.lines.End()
 	e.watchdog.Close()
 	// The client's end bounds this; no caller is there to do it.
-	ctx, cancel := context.WithTimeout(context.Background(), e.cfg.UnlockTimeout)
+	until := time.Now().Add(e.cfg.UnlockTimeout)
+	ctx, cancel := context.WithDeadline(context.Background(), until)
 	defer cancel()
 	err := errors.Join(e.releaseAll(ctx), e.leases.releaseAll(ctx))
 	e.chores.hurry(e)
-	e.gate.drain()
-	return errors.Join(err, e.notifier.Close())
+	e.gate.drain(until)
+	return errors.Join(err, e.chores.failed(e), e.notifier.Close())
 }

@@ -18,6 +18,9 @@ type gate struct {
 	calls int
 	shutd bool
 	idle  chan struct{} // closed when calls is 0 after shut
+	// lasting are the chores that no lease ends.
+	lasting int
+	eased   chan struct{} // closed when lasting is 0, once there is somebody who waits for that
 }
 
 func (g *gate) init() {
@@ -67,6 +70,36 @@ func (g *gate) leave() {
 	}
 }
 
+// last counts a lasting chore in; yield counts it out.
+func (g *gate) last() {
+	g.mu.Lock()
+	g.lasting++
+	g.mu.Unlock()
+}
+
+func (g *gate) yield() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.lasting--
+	if g.lasting == 0 && g.eased != nil {
+		close(g.eased)
+		g.eased = nil
+	}
+}
+
+// ease returns a channel that is closed when there is no lasting chore.
+func (g *gate) ease() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c := make(chan struct{})
+	if g.lasting == 0 {
+		close(c)
+	} else {
+		g.eased = c
+	}
+	return c
+}
+
 // shut closes the gate; false when it was closed before. Who has closed it counts as
 // one inside, until it drains.
 func (g *gate) shut() bool {
@@ -85,16 +118,22 @@ func (g *gate) shut() bool {
 // then for their clean-up.
 const closeBound = time.Second
 
-// drain waits for the calls inside, at most for closeBound; then it ends their
-// clean-up and waits once more. What is left then are callers that go-redis
-// keeps; they return when it lets them.
-func (g *gate) drain() {
+// drain waits for the calls inside, at most for closeBound, and for lasting chores
+// for at most that much longer than until; then it ends their clean-up and waits once
+// more. What is left then are callers that go-redis keeps; they return when it lets
+// them.
+func (g *gate) drain(until time.Time) {
 	g.leave()
 	timer := time.NewTimer(closeBound)
 	defer timer.Stop()
 	select {
 	case <-g.idle:
 	case <-timer.C:
+		timer.Reset(time.Until(until.Add(closeBound)))
+		select {
+		case <-g.ease():
+		case <-timer.C:
+		}
 	}
 	g.end()
 	timer.Reset(closeBound)

@@ -34,7 +34,7 @@ func TestGateEmpty(t *testing.T) {
 		require.True(t, ended(g.closed))
 		require.False(t, g.enter())
 		start := time.Now()
-		g.drain()
+		g.drain(time.Now())
 		require.Zero(t, time.Since(start))
 		require.Error(t, g.late.Err(), "clean-up ends with the drain")
 	})
@@ -57,7 +57,7 @@ func TestGateDrainWaits(t *testing.T) {
 			})
 		})
 		start := time.Now()
-		g.drain()
+		g.drain(time.Now())
 		require.Equal(t, 500*time.Millisecond, time.Since(start))
 	})
 }
@@ -74,14 +74,14 @@ func TestGateDrainEnds(t *testing.T) {
 			g.leave()
 		}()
 		start := time.Now()
-		g.drain()
+		g.drain(time.Now())
 		require.Equal(t, 1010*time.Millisecond, time.Since(start))
 
 		g = newGate()
 		require.True(t, g.enter())
 		g.shut()
 		start = time.Now()
-		g.drain()
+		g.drain(time.Now())
 		require.Equal(t, 2*time.Second, time.Since(start))
 		g.leave() // at last
 		require.True(t, ended(g.idle))
@@ -99,8 +99,31 @@ func TestGateRemainsUntilTheDrain(t *testing.T) {
 		require.True(t, g.remain())
 		time.AfterFunc(100*time.Millisecond, g.leave)
 		start := time.Now()
-		g.drain()
+		g.drain(time.Now())
 		require.Equal(t, 100*time.Millisecond, time.Since(start))
 		require.False(t, g.remain())
+	})
+}
+
+// What no lease ends is waited for longer than the rest.
+func TestGateDrainWaitsForWhatLasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct{ lasts, takes time.Duration }{
+			{500 * time.Millisecond, 2 * time.Second}, // by the call that never leaves
+			{3 * time.Second, 4 * time.Second},
+			{time.Minute, 7 * time.Second},
+		} {
+			g := newGate()
+			require.True(t, g.enter()) // and does not leave
+			g.last()
+			g.last()
+			require.True(t, g.shut())
+			g.yield()
+			timer := time.AfterFunc(c.lasts, g.yield)
+			start := time.Now()
+			g.drain(start.Add(5 * time.Second))
+			require.Equal(t, c.takes, time.Since(start), "lasts %v", c.lasts)
+			timer.Stop()
+		}
 	})
 }

@@ -229,7 +229,12 @@ func (g *grouped) Refused() {
 // the caller has gone. "Nothing yet" is no proof before the deadline of the last
 // request has passed.
 func (e *Engine) takeBack(d *demand) {
-	e.later(func(ctx *cleanup) bool { return e.tookBack(ctx, d) }, func() {})
+	try := func(ctx *cleanup) bool { return e.tookBack(ctx, d) }
+	if _, ok := d.want.(Lessee); ok && !d.cfg.Permanent {
+		e.later(try, func() {})
+		return
+	}
+	e.laterSurely(d.spec, try)
 }
 
 // tookBack makes one try and reports whether no more is needed.
