@@ -97,3 +97,22 @@ func TestFaultPatienceOfWaiters(t *testing.T) {
 		require.NoError(t, h.Unlock(t.Context()))
 	})
 }
+
+// A connection that has died under a call whose time is over is not read from for
+// much longer than the call took: those who come after need it.
+func TestFaultDeadConnectionIsSoonFreed(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+		rdb := env.Client(func(o *redis.Options) { o.PoolSize = 1 })
+		c := faultClient(t, rdb)
+		l := rlock.New(c, "a")
+		mustUnlock(t, mustLock(t, l))
+		env.Link(rdb).OnNext(1, "evalsha", redistest.Drop)
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		_, err := l.Lock(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		mustUnlock(t, mustLock(t, l))
+		require.LessOrEqual(t, time.Since(start), 1100*time.Millisecond, "go-redis itself reads for 3 s")
+	})
+}

@@ -204,8 +204,12 @@ func (e *Engine) process(ctx context.Context, cmd redis.Cmder) error {
 	case ctx.Done() == nil && e.direct != nil:
 		return e.direct.Process(ctx, cmd)
 	}
+	to := processor(e.rdb)
+	if at, ok := ctx.Deadline(); ok && e.brief != nil && time.Until(at) <= returnBound {
+		to = e.brief // nobody waits longer: the connection is free again the sooner
+	}
 	sent := make(chan error, 1)
-	go func() { sent <- e.rdb.Process(ctx, cmd) }()
+	go func() { sent <- to.Process(ctx, cmd) }()
 	_, err := e.await(ctx, sent, closed)
 	return err
 }
