@@ -28,11 +28,9 @@ type stage struct {
 	enter func(t *testing.T, r *faultRig, rdb *redis.Client) (there func() bool, leave func())
 }
 
-// sentTo says that go-redis has been given a command of that name.
-func sentTo(rdb *redis.Client, name string) func() bool {
-	h := newSentHook(name)
-	rdb.AddHook(h)
-	return func() bool { return len(h.ch) > 0 }
+// sends says that rdb's only connection is in use.
+func sends(rdb *redis.Client) func() bool {
+	return func() bool { s := rdb.PoolStats(); return s.TotalConns == 1 && s.IdleConns == 0 }
 }
 
 // heldElsewhere makes somebody else hold "a", and returns how to end that.
@@ -45,23 +43,22 @@ func heldElsewhere(t *testing.T, r *faultRig) func() {
 
 var stages = []stage{
 	{"waiting for a connection", func(t *testing.T, r *faultRig, rdb *redis.Client) (func() bool, func()) {
-		there := sentTo(rdb, "evalsha")
 		blocked := make(chan error, 1)
 		r.proxies[0].OnNext(1, "ping", redistest.Hold)
 		go func() { blocked <- rdb.Ping(context.Background()).Err() }()
 		redistest.Until(t, "the pool to be used up", func() bool { return r.count(redistest.Hold) == 1 })
-		return there, func() {
+		return func() bool { return rdb.PoolStats().PendingRequests > 0 }, func() {
 			r.heal()
 			require.NoError(t, <-blocked)
 		}
 	}},
 	{"in a black hole", func(_ *testing.T, r *faultRig, rdb *redis.Client) (func() bool, func()) {
 		r.proxies[0].Mute(true)
-		return sentTo(rdb, "evalsha"), func() { r.proxies[0].Mute(false) }
+		return sends(rdb), func() { r.proxies[0].Mute(false) }
 	}},
 	{"at a frozen server", func(_ *testing.T, r *faultRig, rdb *redis.Client) (func() bool, func()) {
 		r.servers[0].Freeze()
-		return sentTo(rdb, "evalsha"), r.servers[0].Thaw
+		return sends(rdb), r.servers[0].Thaw
 	}},
 	{"granted unheard", func(_ *testing.T, r *faultRig, _ *redis.Client) (func() bool, func()) {
 		r.on(1, lua.RLockAcquire, redistest.Hold)
@@ -312,7 +309,7 @@ func TestFaultCloseAtSilentServer(t *testing.T) {
 		})
 	}
 	r.servers[0].Freeze()
-	sent := sentTo(rdb, "evalsha")
+	sent := sends(rdb)
 	inFlight := faultGo(func() (*latchkey.Hold, error) { return rlock.New(c, "new").Lock(t.Context()) })
 	redistest.Until(t, "the request to be under way", sent)
 	start := time.Now()

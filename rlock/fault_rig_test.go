@@ -259,31 +259,6 @@ func maybeApplied(t testing.TB, err error) bool {
 	return e.MaybeApplied()
 }
 
-// A sentHook tells of commands that go-redis is about to send.
-type sentHook struct {
-	name string
-	ch   chan struct{}
-}
-
-func newSentHook(name string) *sentHook { return &sentHook{name, make(chan struct{}, 100)} }
-
-func (h *sentHook) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (h *sentHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (h *sentHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == h.name {
-			select {
-			case h.ch <- struct{}{}:
-			default:
-			}
-		}
-		return next(ctx, cmd)
-	}
-}
-
 // A section counts who is in a critical section, and how often there were two.
 type section struct {
 	in, clashes, passes atomic.Int64
