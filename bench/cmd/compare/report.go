@@ -103,7 +103,12 @@ func (res *result) columns() []column {
 		cols = append(cols, number(name, func(r *row) float64 { return r.Extra[name] }))
 	}
 	if many {
-		cols = append(cols, column{"processes", func(r *row) string { return short(r.Poorest) + "–" + short(r.Richest) }})
+		cols = append(cols, column{"processes", func(r *row) string {
+			if r.Poorest == 0 {
+				return "–"
+			}
+			return short(r.Poorest) + "–" + short(r.Richest)
+		}})
 	}
 	if stuck {
 		cols = append(cols, number("stuck", func(r *row) float64 { return r.Stuck }))
@@ -161,14 +166,21 @@ func (r *report) markdown(growing bool) string {
 		line(rules)
 	}
 	what := ""
-	for _, res := range r.Results {
+	var cols []column
+	for i, res := range r.Results {
 		if growing != (res.Growth != "") {
 			continue
 		}
-		cols := res.columns()
 		if growing {
 			if what != res.Growth {
 				what = res.Growth
+				all := *res // the sizes share one table
+				for _, other := range r.Results[i+1:] {
+					if other.Growth == what {
+						all.Rows = append(slices.Clip(all.Rows), other.Rows...)
+					}
+				}
+				cols = all.columns()
 				fmt.Fprintf(&b, "\n### %s\n\n", what)
 				head(cols, what)
 			}
@@ -177,6 +189,7 @@ func (r *report) markdown(growing bool) string {
 			}
 			continue
 		}
+		cols = res.columns()
 		fmt.Fprintf(&b, "\n### %s\n\nMust reach: %s.\n\n", res.Title, res.Goal)
 		head(cols, cols[0].head)
 		for _, row := range res.Rows {
