@@ -230,8 +230,8 @@ func (g *grouped) Refused() {
 // request has passed.
 func (e *Engine) takeBack(d *demand) {
 	try := func(ctx *cleanup) bool { return e.tookBack(ctx, d) }
-	if _, ok := d.want.(Lessee); ok && !d.cfg.Permanent {
-		e.later(try, func() {})
+	if _, ok := d.want.(Lessee); ok {
+		e.later(try, func() {}) // its undo is not final with the first answer
 		return
 	}
 	e.laterSurely(d.spec, try)
