@@ -21,6 +21,11 @@ const (
 	callBound = 3 * time.Second
 	// scanLimit bounds the work of filling up a batch.
 	scanLimit = 1000
+	// early is how long before it is due a renewal may be sent when another one has
+	// just come back, and earlyPart which part of the lease at most: to wake up for
+	// each of many costs more than they do.
+	early     = 100 * time.Millisecond
+	earlyPart = 100
 )
 
 // A Renew asks Redis to extend every item of one batch and returns one Result
@@ -348,11 +353,17 @@ func (w *Watchdog) landLocked(f *flight) {
 }
 
 // sendLocked sends off a renewal of first, filled up with items of its group.
-// Filling up with items that are not due yet keeps the number of scripts at one
-// for each hundred holds and period, however the holds are spread over time. Who
-// is due first goes first, so that few are renewed before their time, and those
-// who once went together are due together.
 func (w *Watchdog) sendLocked(l *lane, first *Item, now Instant) {
+	f := w.boardLocked(l, first, now)
+	w.done.Go(func() { w.run(f) })
+}
+
+// boardLocked makes such a renewal ready, and the caller sends it off. Filling up
+// with items that are not due yet keeps the number of scripts at one for each
+// hundred holds and period, however the holds are spread over time. Who is due first
+// goes first, so that few are renewed before their time, and those who once went
+// together are due together.
+func (w *Watchdog) boardLocked(l *lane, first *Item, now Instant) *flight {
 	f := w.flightLocked()
 	f.lane, f.group, f.sent, f.bound = l, first.Group, now, callBound
 	first.inFlight = true
@@ -387,7 +398,7 @@ func (w *Watchdog) sendLocked(l *lane, first *Item, now Instant) {
 	}
 	f.bound = max(f.bound, time.Millisecond)
 	l.flying++
-	w.done.Go(func() { w.run(f) })
+	return f
 }
 
 // take adds an item to the batch if it is worth it. The caller has the
@@ -399,25 +410,44 @@ func (f *flight) take(it *Item) {
 	}
 }
 
-// sendQueuedLocked sends off the first item that waits for a slot in a lane.
-func (w *Watchdog) sendQueuedLocked(l *lane, now Instant) {
+// nextLocked returns what else to send when a renewal has come back: what waits for
+// its slot in the lane, or what is about to be due, in any lane that has a slot; nil
+// for nothing.
+func (w *Watchdog) nextLocked(l *lane, now Instant) *flight {
 	for len(l.queue) > 0 {
 		it := l.queue[0]
 		l.queue[0], l.queue = nil, l.queue[1:]
 		// It may have been given back or lost meanwhile, or sent with others.
 		if it.index > 0 && it.queued {
-			w.sendLocked(l, it, now)
-			return
+			return w.boardLocked(l, it, now)
 		}
 	}
 	l.queue = nil
 	if l.flying == 0 && w.lanes[l.name] == l {
 		delete(w.lanes, l.name)
 	}
+	if len(w.items) == 0 {
+		return nil
+	}
+	it := w.items[0].item
+	if it.inFlight || it.queued || it.renewIn(now) > min(early, it.lease/earlyPart) || !it.worth(now) {
+		return nil
+	}
+	if l = w.laneLocked(it); l.flying == maxInFlight {
+		return nil
+	}
+	return w.boardLocked(l, it, now)
 }
 
-// run carries one renewal out and files its results.
+// run carries a renewal out, and those that may follow it at once.
 func (w *Watchdog) run(f *flight) {
+	for f != nil {
+		f = w.fly(f)
+	}
+}
+
+// fly carries one renewal out and files its results. It returns the one to follow.
+func (w *Watchdog) fly(f *flight) (next *flight) {
 	ctx, cancel := context.WithTimeout(w.ctx, f.bound)
 	results := w.renew(ctx, f.group, f.batch)
 	cancel()
@@ -452,7 +482,7 @@ func (w *Watchdog) run(f *flight) {
 	}
 	l := f.lane
 	w.landLocked(f)
-	w.sendQueuedLocked(l, now)
+	next = w.nextLocked(l, now)
 	again := len(w.items) > 0 && w.items[0].due < w.armed.mono
 	w.mu.Unlock()
 	for _, l := range lost {
@@ -464,4 +494,5 @@ func (w *Watchdog) run(f *flight) {
 		default:
 		}
 	}
+	return next
 }

@@ -221,7 +221,7 @@ func holds(ctx context.Context, t *task, ready func() error) (*outcome, error) {
 	runtime.GC() // what the taking has left is not the renewals'
 	m := t.meter()
 	least := t.Lease
-	for end := time.Now().Add(t.For); time.Now().Before(end); time.Sleep(t.Lease / 600) {
+	for end := time.Now().Add(t.For); time.Now().Before(end); time.Sleep(t.Lease / 100) {
 		for range min(len(all), 200) {
 			least = min(least, all[rand.N(len(all))].Remaining())
 		}
