@@ -365,7 +365,7 @@ var watchdogBugs = []Bug{
 	{
 		Name: "watchdog/answers-mixed-up", What: "the answers of a batch go to the wrong holds",
 		File: "internal/watchdog/watchdog.go",
-		Old:  "		switch results[i] {", New: "		switch results[len(batch)-1-i] {",
+		Old:  "		switch results[i] {", New: "		switch results[len(f.batch)-1-i] {",
 		Package: "internal/watchdog", Run: "^TestResultsGoToTheirItems$",
 	},
 	{
@@ -379,6 +379,18 @@ var watchdogBugs = []Bug{
 		File: "internal/watchdog/item.go",
 		Old:  "return it.lease > 0 && left > 0 && it.renewal(at)-left > it.lease/20", New: "return it.lease > 0 && it.renewal(at)-left > it.lease/20",
 		Package: "internal/watchdog", Run: "^TestWhatIsLostIsNotTakenAlong$",
+	},
+	{
+		Name: "watchdog/long-before-due", What: "a renewal takes along what is due much later",
+		File: "internal/watchdog/watchdog.go",
+		Old:  "it.renewIn(now) > min(ahead, it.lease/aheadPart) || ", New: "",
+		Package: "internal/watchdog", Run: "^TestSoonDueFollows$",
+	},
+	{
+		Name: "watchdog/queue-forgotten", What: "what waits for a slot is not sent when there is one",
+		File: "internal/watchdog/watchdog.go",
+		Old:  "		if it.index > 0 && it.queued {\n			return w.boardLocked(l, it, now)", New: "		if it.index < 0 && it.queued {\n			return w.boardLocked(l, it, now)",
+		Package: "internal/watchdog", Run: "^TestFullSlots$",
 	},
 	{
 		Name: "watchdog/sleeps-through", What: "a shorter lease than the present ones does not wake the loop",

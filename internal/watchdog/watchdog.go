@@ -21,11 +21,11 @@ const (
 	callBound = 3 * time.Second
 	// scanLimit bounds the work of filling up a batch.
 	scanLimit = 1000
-	// early is how long before it is due a renewal may be sent when another one has
-	// just come back, and earlyPart which part of the lease at most: to wake up for
+	// ahead is how long before it is due a renewal may be sent when another one has
+	// just come back, and aheadPart which part of the lease at most: to wake up for
 	// each of many costs more than they do.
-	early     = 100 * time.Millisecond
-	earlyPart = 100
+	ahead     = 100 * time.Millisecond
+	aheadPart = 100
 )
 
 // A Renew asks Redis to extend every item of one batch and returns one Result
@@ -430,7 +430,7 @@ func (w *Watchdog) nextLocked(l *lane, now Instant) *flight {
 		return nil
 	}
 	it := w.items[0].item
-	if it.inFlight || it.queued || it.renewIn(now) > min(early, it.lease/earlyPart) || !it.worth(now) {
+	if it.inFlight || it.queued || it.renewIn(now) > min(ahead, it.lease/aheadPart) || !it.worth(now) {
 		return nil
 	}
 	if l = w.laneLocked(it); l.flying == maxInFlight {
