@@ -96,6 +96,36 @@ func TestFaultClockAheadIsNoDoubt(t *testing.T) {
 	}
 }
 
+// Whose lease has ended because the server's clock was set forward learns of it as he
+// gives back, although the first request is too late for a clock that nobody knew,
+// and asks for the lock for somebody else as well.
+func TestFaultClockLeapIsNoDoubt(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		slice time.Duration // without a token it would be handed on in memory in it
+		opts  []rlock.Option
+	}{
+		{"in turn", 0, nil},
+		{"fenced, in turn", 0, []rlock.Option{rlock.Fenced()}},
+		{"fenced, in a slice", time.Minute, []rlock.Option{rlock.Fenced()}},
+	} {
+		redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+			c := faultClient(t, env.Client(), latchkey.WithHandOver(tt.slice))
+			l := rlock.New(c, "a", tt.opts...)
+			h := mustLock(t, l)
+			waiting := faultGo(func() (*latchkey.Hold, error) { return l.Lock(t.Context()) })
+			env.Advance(time.Second)
+			require.Equal(t, 1, c.Stats().Waiting)
+			env.Mini.SetTime(time.Now().Add(time.Hour))
+			env.Mini.Del("a")
+			require.ErrorIs(t, h.Unlock(t.Context()), latchkey.ErrLeaseLost, tt.name)
+			next := await(t, waiting, time.Minute)
+			require.NoError(t, next.err)
+			mustUnlock(t, next.hold)
+		})
+	}
+}
+
 // What has cost the connection for wake-ups may have cost what Redis knew: holds
 // are looked at then, and not only when their next renewal is due.
 func TestFaultLookedAtAfterReconnect(t *testing.T) {

@@ -31,12 +31,15 @@ type entry struct {
 	engine *Engine
 	key    entryKey
 	field  string // the field in the hash: "<client id>:<number>" and the suffix
-	fresh  bool   // the holder will never hold the lock again once it has let go; guarded by ops
 	refs   int    // calls that use the entry, and 1 while it holds
 
 	// ops is with whoever changes the hold count: who sends a script that does
 	// takes it.
 	ops ops
+	// Guarded by ops: the holder will never hold the lock again once it has let go.
+	fresh bool
+	// Guarded by ops: the lock came from another holder of this process.
+	handed bool
 	// Guarded by ops: until when a request to give back that got no answer may
 	// still act. No acquire is sent before that, lest it meet the leftovers.
 	settles time.Time
@@ -47,8 +50,6 @@ type entry struct {
 	// what was left of the window of what was given up last.
 	slice time.Time
 	left  watchdog.Window
-	// Guarded by ops: the lock came from another holder of this process.
-	handed bool
 	// Guarded by ops: the last fencing token, and how many behind it are there to be
 	// handed on.
 	token, more int64

@@ -133,17 +133,16 @@ type Return struct {
 	Deadline Deadline
 	Heir     *Request // to have the lock; with a queue or an Entry, if it is the next one
 	Unlist   string   // an entry to be taken out of the list; see Spec.List
-	Listens  bool     // this client listens on the Redis channel of the lock
-	Alone    bool     // name no key but that of the lock
 	Next     string   // set by Release: the waiter of this client whose turn it is now
-	Given    bool     // set by Release: the heir has it
 	Listed   int64    // set by Release: server ms, when the heir's Entry is in the list; else 0
-	Token    int64    // set by Release: its fencing token
+	Token    int64    // set by Release: the heir's fencing token
 	More     int64    // set by Release: how many tokens behind that one were taken for it
 	Heard    int      // set by Release: how many clients were told, ours too; 0: unknown
-
-	acked bool  // replicas are to have it
-	short error // too few have
+	short    error    // too few replicas have it
+	Listens  bool     // this client listens on the Redis channel of the lock
+	Alone    bool     // name no key but that of the lock
+	Given    bool     // set by Release: the heir has it
+	acked    bool     // replicas are to have it
 }
 
 // A Renewal is one lock of a batch.
