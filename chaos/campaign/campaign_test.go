@@ -25,6 +25,7 @@ func TestRounds(t *testing.T) {
 	faults := nemesis.For(stage.Single, "lost-replies", "kill-empty", "client-killed", "clock-leap", "clock-leap-back", "client-clock")
 	r := campaign.New(campaign.Config{Topology: stage.Single, Seed: 7, Kinds: workload.Kinds, Log: t.Logf, Faults: faults})
 	r.Run(t.Context(), t)
+	t.Logf("%d objects' histories explained, %d writes offered, %d refused, served %v", r.Verdict.Explained, r.Offered, r.Refused, r.Served)
 	require.Empty(t, r.Failures)
 	require.Len(t, faults, r.Rounds)
 	require.NotZero(t, r.Verdict.Explained)

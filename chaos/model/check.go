@@ -40,14 +40,32 @@ type Loss struct {
 	Lease    time.Duration
 }
 
+// handOver is for how long a hold may be handed on in memory after Redis has granted
+// it: of one that Redis has forgotten, to somebody who asks a little after the Loss.
+const handOver = 10 * time.Millisecond
+
+// had says whether e may hold what was granted before the end of l. With a Lease, who
+// believes in it for longer has renewed it after l, so that it was there.
+func (l Loss) had(e *history.Entry) bool {
+	return e.Call <= l.To+int64(handOver) && (l.Lease == 0 || e.Until <= l.To+int64(l.Lease))
+}
+
+// handed says whether e may be half of such a hand-over, of a lease that had ended
+// early, so that Redis, which knows nothing of it, may have granted the lock to
+// another before.
+func (l Loss) handed(e *history.Entry) bool {
+	switch e.Op {
+	case history.Acquire, history.RAcquire, history.Release, history.RRelease:
+		return l.Lease > 0 && e.Out == history.OK && e.Call > l.To && e.Call <= l.To+int64(handOver)
+	}
+	return false
+}
+
 // early returns how e, a hold that others may have been granted, may have ended
 // before its time.
 func (l Loss) early(e *history.Entry) (end history.Entry, may bool) {
-	if l.Lease == 0 || e.Out != history.OK || e.Call > l.To || e.Given && e.Until < l.From {
+	if l.Lease == 0 || e.Out != history.OK || e.Given && e.Until < l.From || !l.had(e) {
 		return end, false
-	}
-	if e.Until > l.To+int64(l.Lease) {
-		return end, false // it was renewed after the Loss, and so was there
 	}
 	switch e.Op {
 	case history.Acquire:
@@ -62,9 +80,13 @@ func (l Loss) early(e *history.Entry) (end history.Entry, may bool) {
 	return end, true
 }
 
-// forgets says whether a hold that was granted again at that time is excused by l.
-func (l Loss) forgets(e *history.Entry, again int64) bool {
-	return e.Call <= l.To && again >= l.From && (l.Lease == 0 || again <= l.To+int64(l.Lease))
+// excuses says whether two may believe in the same lock from some moment on, because
+// l has forgotten what one of them was granted. That one need not be who heard of it
+// first: an answer may be slow, and a hold handed on in memory.
+func (l Loss) excuses(a, b *history.Entry) bool {
+	both := max(a.Return, b.Return)
+	return (l.had(a) && b.Return >= l.From || l.had(b) && a.Return >= l.From) &&
+		(l.Lease == 0 || both <= l.To+int64(l.Lease))
 }
 
 // A Violation is something that must not happen.
@@ -225,7 +247,6 @@ func operations(kind string, entries []history.Entry, losses []Loss, leaving tim
 		if haunted && (e.Out == history.Refused || e.Op == history.Read && kind != "countdownlatch") {
 			continue
 		}
-		add(e)
 		if end, ok := e.End(); ok && end.Call < cut {
 			add(end)
 		}
@@ -233,7 +254,11 @@ func operations(kind string, entries []history.Entry, losses []Loss, leaving tim
 			if end, may := l.early(&e); may && end.Return < cut && kind != "semaphore" {
 				add(end)
 			}
+			if kind != "semaphore" && l.handed(&e) {
+				e.Call = l.To
+			}
 		}
+		add(e)
 	}
 	return ops
 }

@@ -43,7 +43,7 @@ func (v *Verdict) exclusion(key, kind string, entries []history.Entry, losses []
 // overlap judges a hold that was granted while others were believed in.
 func (v *Verdict) overlap(key string, h *history.Entry, against []*history.Entry, losses []Loss) {
 	for _, a := range against {
-		if slices.ContainsFunc(losses, func(l Loss) bool { return l.forgets(a, h.Return) }) {
+		if slices.ContainsFunc(losses, func(l Loss) bool { return l.excuses(a, h) }) {
 			v.Doubles++
 			v.LongestTwo = max(v.LongestTwo, time.Duration(min(a.Until, h.Until)-h.Return))
 			return

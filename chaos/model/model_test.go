@@ -50,6 +50,9 @@ const (
 	await, rd  = history.Await, history.Read
 )
 
+// tick is the unit of the times below: longer than a lock is handed on in memory.
+const tick = 20 * int64(time.Millisecond)
+
 // leap is a clock that steps forward.
 var leap = model.Loss{From: 5, To: 6, Lease: 20}
 
@@ -81,6 +84,11 @@ func TestSeeded(t *testing.T) {
 		{"rlock", "double grant after a leap", true, at(leap), []h{call(acq, "a", 1, 2, lost(20)), call(acq, "b", 8, 9, until(12)), call(rel, "b", 12, 13), call(acq, "c", 15, 16)}},
 		{"rlock", "double grant a lease after a leap", false, at(leap), []h{call(acq, "a", 1, 2, lost(40)), call(acq, "b", 28, 29, until(30))}},
 		{"rlock", "double grant of what was granted behind a leap", false, at(leap), []h{call(acq, "a", 7, 8, lost(20)), call(acq, "b", 9, 10, until(20))}},
+		{"rlock", "double grant after a leap, heard of before the first", true, at(leap), []h{call(acq, "a", 1, 10, lost(12)), call(acq, "b", 8, 9, until(14)), call(rel, "b", 14, 15)}},
+		{"rlock", "double grant after a loss, heard of before the first", true, at(model.Loss{From: 5, To: 6}), []h{call(acq, "a", 1, 10, lost(12)), call(acq, "b", 8, 9, until(14)), call(rel, "b", 14, 15)}},
+		{"rlock", "double grant before a leap, heard of before the first", false, at(leap), []h{call(acq, "a", 1, 4, lost(12)), call(acq, "b", 2, 3, until(14)), call(rel, "b", 14, 15)}},
+		{"rlock", "double grant of two who asked behind a leap", false, at(leap), []h{call(acq, "a", 7, 10, lost(12)), call(acq, "b", 8, 9, until(14)), call(rel, "b", 14, 15)}},
+		{"rlock", "double grant after a leap, believed in for longer than a lease", false, at(leap), []h{call(acq, "a", 1, 10, lost(28)), call(acq, "b", 8, 9, until(14)), call(rel, "b", 14, 15)}},
 		{"rlock", "two holders behind a leap", false, at(leap), []h{call(acq, "a", 7, 8), call(acq, "b", 9, 10), call(rel, "a", 11, 12)}},
 		{"rlock", "refused while free behind a leap", false, at(leap), []h{call(acq, "a", 1, 2), call(rel, "a", 3, 4), call(acq, "b", 7, 8, refused)}},
 		{"rlock", "refused while free behind a loss", true, at(model.Loss{From: 5, To: 6}), []h{call(acq, "a", 1, 2), call(rel, "a", 3, 4), call(acq, "b", 7, 8, refused)}},
@@ -119,12 +127,47 @@ func TestSeeded(t *testing.T) {
 	} {
 		t.Run(c.kind+": "+c.what, func(t *testing.T) {
 			for i := range c.calls {
-				c.calls[i].Kind, c.calls[i].Key, c.calls[i].Worker, c.calls[i].Party = c.kind, "k", i, i
+				e := &c.calls[i]
+				e.Kind, e.Key, e.Worker, e.Party = c.kind, "k", i, i
+				for _, at := range []*int64{&e.Call, &e.Return, &e.Until, &e.Queued} {
+					if *at != history.Forever {
+						*at *= tick
+					}
+				}
+			}
+			for i := range c.losses {
+				l := &c.losses[i]
+				*l = model.Loss{From: tick * l.From, To: tick * l.To, Lease: time.Duration(tick) * l.Lease}
 			}
 			v := model.Check(c.calls, c.losses, 10*time.Second, model.Leaving)
 			require.Equal(t, c.right, len(v.Violations) == 0, "%v", v.Violations)
 			require.Equal(t, c.right && strings.HasPrefix(c.what, "double grant"), v.Doubles == 1, "doubles: %d", v.Doubles)
 		})
+	}
+}
+
+// TestHandedOn: who asks just behind a leap may be handed in memory what Redis has
+// forgotten, although it has given the lock to another; who asks later may not.
+func TestHandedOn(t *testing.T) {
+	const ms = int64(time.Millisecond)
+	for _, late := range []bool{false, true} {
+		behind := 105 * ms
+		if late {
+			behind += 10 * ms
+		}
+		calls := []h{
+			{Worker: 0, Party: 0, Owner: "a", Op: acq, Call: 90 * ms, Return: 91 * ms, Out: history.OK, Until: behind + 2*ms, Given: true},
+			{Worker: 1, Party: 1, Owner: "b", Op: acq, Call: 101 * ms, Return: 102 * ms, Out: history.OK, Until: 200 * ms, Given: true},
+			{Worker: 2, Party: 0, Owner: "c", Op: acq, Call: behind, Return: behind + 3*ms, Out: history.OK, Until: 130 * ms},
+			{Worker: 0, Party: 0, Owner: "a", Op: rel, Call: behind + 2*ms, Return: behind + 4*ms, Out: history.OK},
+			{Worker: 1, Party: 1, Owner: "b", Op: rel, Call: 200 * ms, Return: 201 * ms, Out: history.OK},
+		}
+		for i := range calls {
+			calls[i].Kind, calls[i].Key = "rlock", "k"
+		}
+		loss := model.Loss{From: 99 * ms, To: 100 * ms, Lease: 2 * time.Second}
+		v := model.Check(calls, at(loss), 10*time.Second, model.Leaving)
+		require.Equal(t, late, len(v.Violations) > 0, "%v: %v", late, v.Violations)
 	}
 }
 
