@@ -313,6 +313,46 @@ func TestFixedLease(t *testing.T) {
 	})
 }
 
+// A grant whose answer comes when the lease is over is asked for again. On a way that
+// is always too long for the lease the call fails, and no permit is out.
+func TestLateGrantIsAskedForAgain(t *testing.T) {
+	for _, always := range []bool{false, true} {
+		redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+			ctx := t.Context()
+			rdb := env.Client()
+			s := set(t, locktest.NewClient(t, rdb), "s", 2)
+			p, err := s.Acquire(ctx)
+			require.NoError(t, err)
+			require.NoError(t, p.Release(ctx))
+			env.Link(rdb).Delay(1200 * time.Millisecond)
+			got := make(chan error, 1)
+			go func() {
+				ps, err := s.AcquireN(ctx, 2, latchkey.Lease(time.Second))
+				if err == nil {
+					assert.Positive(t, ps[1].Remaining())
+					err = ps[0].Release(ctx)
+				}
+				if err == nil {
+					err = ps[1].Release(ctx)
+				}
+				got <- err
+			}()
+			env.Advance(100 * time.Millisecond)
+			if !always {
+				env.Link(rdb).Delay(0)
+				require.NoError(t, <-got)
+			} else {
+				start := time.Now()
+				require.ErrorIs(t, <-got, latchkey.ErrLeaseLost)
+				require.Greater(t, time.Since(start), 3*time.Second, "it has tried again")
+			}
+			env.Link(rdb).Delay(0)
+			env.Advance(time.Minute)
+			counts(t, s, 2, 0)
+		})
+	}
+}
+
 func TestExtendAndUpdate(t *testing.T) {
 	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()

@@ -60,7 +60,7 @@ func (w *want) AskAll(ctx context.Context, d engine.Deadline, others []engine.Wa
 	return w.semaphore.scripts.acquire(ctx, w.semaphore.engine, wants, d)
 }
 
-// Got makes the Permits.
+// Got makes the Permits. ErrLeaseLost is for an answer that came too late.
 func (w *want) Got() error {
 	e := w.semaphore.engine
 	for _, id := range w.ids {
@@ -69,6 +69,7 @@ func (w *want) Got() error {
 			for _, p := range w.permits {
 				p.lease.Drop()
 			}
+			w.permits = nil
 			select {
 			case <-e.Closed():
 				return engine.ErrClosed

@@ -15,8 +15,9 @@ type Want interface {
 	// after d, and nothing more when it is made again. Answers are Granted,
 	// Refused and Late.
 	Ask(ctx context.Context, d Deadline) (Answer, error)
-	// Got is called once when it was granted. An error says that the grant came
-	// too late, and that it must be undone.
+	// Got is called when it was granted. An error says that the grant came too late:
+	// ErrLeaseLost that it may be asked for again, which makes the leases begin anew,
+	// a few times, and any other that it must be undone.
 	Got() error
 	// Undo takes back what a request without an answer may have been granted. It
 	// answers Granted when there was something, Already when there was nothing
@@ -77,10 +78,16 @@ func (e *Engine) Until(ctx context.Context, op string, s *Spec, cfg *LockConfig,
 	}
 	d.bounded, d.effort = try || cfg.Waits, &d.room
 	err := d.run(ctx, claim)
-	if err == nil {
-		if err = w.Got(); err != nil {
-			d.doubt(0)
+	for voids := 1; err == nil; voids++ {
+		if err = w.Got(); err == nil {
+			break
 		}
+		d.doubt(0)
+		if voids == mostVoids || !errors.Is(err, ErrLeaseLost) {
+			break
+		}
+		d.given = false
+		err = d.run(ctx, claim) // which makes the leases begin anew
 	}
 	if err == nil {
 		e.granted(d, w)
