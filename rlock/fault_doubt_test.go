@@ -119,11 +119,49 @@ func TestFaultClockLeapIsNoDoubt(t *testing.T) {
 			env.Mini.SetTime(time.Now().Add(time.Hour))
 			env.Mini.Del("a")
 			require.ErrorIs(t, h.Unlock(t.Context()), latchkey.ErrLeaseLost, tt.name)
-			next := await(t, waiting, time.Minute)
+			next := await(t, waiting, 100*time.Millisecond)
 			require.NoError(t, next.err)
 			mustUnlock(t, next.hold)
 		})
 	}
+}
+
+// A release that the network delivers twice may be told that it came too late, and yet
+// have been carried out, the first time: nothing is lost then.
+func TestFaultReleaseTooLateTheSecondTime(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+		const held = 800 * time.Millisecond // less than a request may take, but for the clock
+		rdb := env.Client(func(o *redis.Options) { o.ReadTimeout = -1 })
+		c := faultClient(t, rdb, latchkey.WithHandOver(0))
+		mustUnlock(t, mustLock(t, rlock.New(c, "b"))) // the scripts are known from now on
+		l := rlock.New(c, "a")
+		h := mustLock(t, l)
+		waiting := faultGo(func() (*latchkey.Hold, error) { return l.Lock(t.Context()) })
+		env.Advance(time.Second)
+		require.Equal(t, 1, c.Stats().Waiting)
+		env.Mini.SetTime(time.Now().Add(300 * time.Millisecond))
+		link := env.Link(rdb)
+		link.HoldFor(held)
+		first := true
+		link.OnCommand(func(args []string) redistest.Act {
+			if !first || !runs(args, lua.RLockRelease) {
+				return redistest.Pass
+			}
+			first = false
+			all := make([]any, len(args))
+			for i, a := range args {
+				all[i] = a
+			}
+			assert.NoError(t, env.Redis.Do(context.Background(), all...).Err())
+			env.Mini.SetTime(time.Now().Add(held + 300*time.Millisecond)) // it does not go by itself
+			return redistest.Late
+		})
+		require.NoError(t, h.Unlock(t.Context()))
+		require.EqualValues(t, 1, link.Count(redistest.Late))
+		next := await(t, waiting, time.Second)
+		require.NoError(t, next.err)
+		mustUnlock(t, next.hold)
+	})
 }
 
 // What has cost the connection for wake-ups may have cost what Redis knew: holds

@@ -146,12 +146,12 @@ func (h *Hold) giveBack(ctx *cleanup, target int, trusted bool) error {
 		if next != nil {
 			if next.settle(sent, ret, ent.slice, v, err) {
 				doubted = next
-				// The request may have been carried out once before, if it was on its way
-				// for so long; else it is only that the server's clock was set forward.
+				// It may have been carried out once before, if it was under way for so
+				// long; else it is only that we did not know the server's clock.
 				maybe = maybe || err == nil && v == Late && time.Since(at) > returnBound/2
 			}
 			ret.Heir = nil
-			if heirs = err == nil; Sort(err) == Never {
+			if heirs = err == nil && v != Late; Sort(err) == Never {
 				continue // without one it may be allowed
 			}
 		}
@@ -188,6 +188,9 @@ func (h *Hold) giveBack(ctx *cleanup, target int, trusted bool) error {
 		case err == nil && v == Gone:
 			ent.unlockOps()
 			h.markLost()
+			if doubted != nil {
+				doubted.Doubt() // likewise
+			}
 			return errLost
 		}
 		maybe = maybe || Sort(err) == Maybe
