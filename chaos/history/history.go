@@ -64,7 +64,10 @@ type Entry struct {
 
 	// Of an acquire that succeeded: the caller believes that it holds from Return
 	// to Until, as the library told it. Given says that it has given it back for
-	// certain; otherwise the hold ends at Until or any time later.
+	// certain; otherwise the hold ends at Until or any time later. Since is when its
+	// first lease began, as far as the library knows: not after Redis has granted it,
+	// and before Call where it was handed on in memory.
+	Since int64
 	Until int64
 	Given bool
 }

@@ -40,31 +40,16 @@ type Loss struct {
 	Lease    time.Duration
 }
 
-// handOver is for how long a hold may be handed on in memory after Redis has granted
-// it: of one that Redis has forgotten, to somebody who asks a little after the Loss.
-const handOver = 10 * time.Millisecond
-
-// had says whether e may hold what was granted before the end of l. With a Lease, who
+// had says whether e is of what was granted before the end of l. With a Lease, who
 // believes in it for longer has renewed it after l, so that it was there.
 func (l Loss) had(e *history.Entry) bool {
-	return e.Call <= l.To+int64(handOver) && (l.Lease == 0 || e.Until <= l.To+int64(l.Lease))
-}
-
-// handed says whether e may be half of such a hand-over, of a lease that had ended
-// early, so that Redis, which knows nothing of it, may have granted the lock to
-// another before.
-func (l Loss) handed(e *history.Entry) bool {
-	switch e.Op {
-	case history.Acquire, history.RAcquire, history.Release, history.RRelease:
-		return l.Lease > 0 && e.Out == history.OK && e.Call > l.To && e.Call <= l.To+int64(handOver)
-	}
-	return false
+	return e.Since <= l.To && (l.Lease == 0 || e.Until <= l.To+int64(l.Lease))
 }
 
 // early returns how e, a hold that others may have been granted, may have ended
 // before its time.
 func (l Loss) early(e *history.Entry) (end history.Entry, may bool) {
-	if l.Lease == 0 || e.Out != history.OK || e.Given && e.Until < l.From || !l.had(e) {
+	if l.Lease == 0 || e.Out != history.OK || e.Given && e.Until < l.From {
 		return end, false
 	}
 	switch e.Op {
@@ -75,18 +60,35 @@ func (l Loss) early(e *history.Entry) (end history.Entry, may bool) {
 	default:
 		return end, false
 	}
+	if !l.had(e) {
+		return end, false
+	}
 	end.Worker, end.Kind, end.Key, end.Owner, end.N, end.Out = e.Worker, e.Kind, e.Key, e.Owner, e.N, history.OK
 	end.Call, end.Return = l.From, l.To+int64(l.Lease)
 	return end, true
 }
 
-// excuses says whether two may believe in the same lock from some moment on, because
-// l has forgotten what one of them was granted. That one need not be who heard of it
-// first: an answer may be slow, and a hold handed on in memory.
+// excuses says whether two may believe in the same lock at once, because l has
+// forgotten what one of them was granted. That one need not be who heard of it first:
+// an answer may be slow, and a hold is handed on in memory.
 func (l Loss) excuses(a, b *history.Entry) bool {
-	both := max(a.Return, b.Return)
-	return (l.had(a) && b.Return >= l.From || l.had(b) && a.Return >= l.From) &&
-		(l.Lease == 0 || both <= l.To+int64(l.Lease))
+	return l.had(a) && b.Return >= l.From || l.had(b) && a.Return >= l.From
+}
+
+// handed says whether e was handed in memory what a clock that stepped has ended:
+// Redis may have granted it to another, even before e was called.
+func (l Loss) handed(e *history.Entry) bool {
+	return l.Lease > 0 && e.Op == history.Acquire && e.Out == history.OK && e.Since < e.Call && l.had(e)
+}
+
+// handsOn says whether e may be the release that has handed it on, to one of the same
+// client whose hold is of the time before l as well. It was answered OK all the same.
+func (l Loss) handsOn(e *history.Entry, entries []history.Entry) bool {
+	return l.Lease > 0 && e.Op == history.Release && e.Out == history.OK && e.Return >= l.From &&
+		slices.ContainsFunc(entries, func(o history.Entry) bool {
+			return o.Op == history.Acquire && o.Out == history.OK && o.Party == e.Party && o.Owner != e.Owner &&
+				o.Call < e.Return && e.Call < o.Return && l.had(&o)
+		})
 }
 
 // A Violation is something that must not happen.
@@ -156,13 +158,14 @@ func (v *Verdict) key(key string, entries []history.Entry, losses []Loss, limit,
 		v.Violations = append(v.Violations, Violation{Key: key, What: fmt.Sprintf("the search for an order of its %d calls took longer than %v", len(ops), limit)})
 	}
 	v.exclusion(key, kind, entries, losses)
-	v.Violations = append(v.Violations, tokens(key, entries)...)
+	v.Violations = append(v.Violations, tokens(key, entries, losses)...)
 	if kind == "fairlock" {
 		v.Violations = append(v.Violations, order(key, entries, losses)...)
 	}
 }
 
-// lists are the kinds whose release may give the lock to a waiter of another client.
+// lists are the kinds whose release may give the lock to a waiter of another client,
+// or of its own in memory.
 var lists = map[string]bool{"rlock": true, "fenced": true, "nonreentrant": true}
 
 // A waiter of such a lock that gives up may be given it in that moment, and gives
@@ -254,8 +257,8 @@ func operations(kind string, entries []history.Entry, losses []Loss, leaving tim
 			if end, may := l.early(&e); may && end.Return < cut && kind != "semaphore" {
 				add(end)
 			}
-			if kind != "semaphore" && l.handed(&e) {
-				e.Call = l.To
+			if lists[kind] && (l.handsOn(&e, entries) || l.handed(&e)) {
+				e.Call = min(e.Call, l.From)
 			}
 		}
 		add(e)

@@ -34,20 +34,22 @@ func (v *Verdict) exclusion(key, kind string, entries []history.Entry, losses []
 			return e.Owner == h.Owner || e.Op == history.RAcquire && h.Op == history.RAcquire
 		})
 		if len(against) >= capacity {
-			v.overlap(key, h, against, losses)
+			v.overlap(key, capacity, h, against, losses)
 		}
 		inside = append(inside, h)
 	}
 }
 
 // overlap judges a hold that was granted while others were believed in.
-func (v *Verdict) overlap(key string, h *history.Entry, against []*history.Entry, losses []Loss) {
-	for _, a := range against {
-		if slices.ContainsFunc(losses, func(l Loss) bool { return l.excuses(a, h) }) {
-			v.Doubles++
-			v.LongestTwo = max(v.LongestTwo, time.Duration(min(a.Until, h.Until)-h.Return))
-			return
-		}
+func (v *Verdict) overlap(key string, capacity int, h *history.Entry, against []*history.Entry, losses []Loss) {
+	first := *against[0]
+	against = slices.DeleteFunc(against, func(a *history.Entry) bool {
+		return slices.ContainsFunc(losses, func(l Loss) bool { return l.excuses(a, h) })
+	})
+	if len(against) < capacity {
+		v.Doubles++
+		v.LongestTwo = max(v.LongestTwo, time.Duration(min(first.Until, h.Until)-h.Return))
+		return
 	}
 	near := []history.Entry{*h}
 	for _, a := range against {
@@ -57,8 +59,9 @@ func (v *Verdict) overlap(key string, h *history.Entry, against []*history.Entry
 }
 
 // tokens checks that whoever asked after another had been granted has the greater
-// token. A loss of data is no excuse.
-func tokens(key string, entries []history.Entry) []Violation {
+// token. A loss of data is no excuse, but for who was handed in memory what had been
+// granted before: with its token, which the resource refuses.
+func tokens(key string, entries []history.Entry, losses []Loss) []Violation {
 	var with []*history.Entry
 	for i := range entries {
 		if e := &entries[i]; e.Out == history.OK && e.Token != 0 {
@@ -70,10 +73,11 @@ func tokens(key string, entries []history.Entry) []Violation {
 	var first *history.Entry // of all with a greater token, the one granted first
 	for i := len(with) - 1; i >= 0; i-- {
 		e := with[i]
+		before := func(l Loss) bool { return e.Since < e.Call && l.had(e) && first.Return >= l.From }
 		switch {
 		case i > 0 && with[i-1].Token == e.Token:
 			found = append(found, Violation{Key: key, What: fmt.Sprintf("token %d was given twice", e.Token), Near: []history.Entry{*with[i-1], *e}})
-		case first != nil && first.Return < e.Call:
+		case first != nil && first.Return < e.Call && !slices.ContainsFunc(losses, before):
 			found = append(found, Violation{Key: key, What: fmt.Sprintf("token %d was given after %d", e.Token, first.Token), Near: []history.Entry{*first, *e}})
 		}
 		if first == nil || e.Return < first.Return {

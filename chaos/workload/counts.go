@@ -55,7 +55,8 @@ func (w *worker) permits(ctx context.Context, i int) error {
 	defer cancel()
 	who := w.owner()
 	id := []int64{w.begin(history.Entry{Key: name, Op: history.Acquire, Owner: who, N: 1})}
-	opts := w.options()
+	lease := w.lease()
+	opts := options(lease)
 	var p *permitsemaphore.Permit
 	err := w.prompt(in, func() (err error) {
 		switch r := w.r.IntN(100); {
@@ -73,9 +74,9 @@ func (w *worker) permits(ctx context.Context, i int) error {
 		return err
 	}
 	t := &taken{ids: id, keys: []string{name}, who: who, left: p.Remaining, lost: p.Lost(), back: p.Release, op: history.Release}
-	w.believe(t)
+	w.began(t, lease)
 	w.hold(ctx, t, w.stay())
-	if len(opts) > 0 && w.chance(3) {
+	if lease > 0 && w.chance(3) {
 		w.abandon(t)
 		return nil
 	}

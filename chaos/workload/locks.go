@@ -56,6 +56,20 @@ func (w *worker) believe(t *taken) (now int64, still bool) {
 	return now, true
 }
 
+// began records when the window of what has just been taken began, and until when it
+// is believed in.
+func (w *worker) began(t *taken, lease time.Duration) {
+	if lease == 0 {
+		lease = Lease
+	}
+	now := history.Now()
+	since := now + int64(t.left()-lease)
+	for _, id := range t.ids {
+		w.rec.Change(id, func(e *history.Entry) { e.Since = min(since, e.Return) })
+	}
+	w.believe(t)
+}
+
 // hold keeps what was taken for a while.
 func (w *worker) hold(ctx context.Context, t *taken, d time.Duration) {
 	if d <= 0 {
@@ -98,16 +112,24 @@ func (w *worker) give(t *taken, to int) error {
 	return err
 }
 
-// options are those of an acquire: now and then a fixed lease.
-func (w *worker) options() []latchkey.LockOption {
+// lease chooses the lease of an acquire: now and then a fixed one, else 0.
+func (w *worker) lease() time.Duration {
 	if w.chance(20) {
-		return []latchkey.LockOption{latchkey.Lease(time.Duration(200+w.r.IntN(1500)) * time.Millisecond)}
+		return time.Duration(200+w.r.IntN(1500)) * time.Millisecond
 	}
-	return nil
+	return 0
+}
+
+// options are those of an acquire with that lease.
+func options(lease time.Duration) []latchkey.LockOption {
+	if lease == 0 {
+		return nil
+	}
+	return []latchkey.LockOption{latchkey.Lease(lease)}
 }
 
 // take acquires a lock in one of the ways that there are.
-func (w *worker) take(ctx context.Context, l latchkey.Locker, e history.Entry, keys []string, opts []latchkey.LockOption) (*taken, *latchkey.Hold, error) {
+func (w *worker) take(ctx context.Context, l latchkey.Locker, e history.Entry, keys []string, lease time.Duration) (*taken, *latchkey.Hold, error) {
 	if e.Op == "" {
 		e.Op = history.Acquire
 	}
@@ -119,6 +141,7 @@ func (w *worker) take(ctx context.Context, l latchkey.Locker, e history.Entry, k
 		ids[i] = w.begin(e)
 	}
 	var h *latchkey.Hold
+	opts := options(lease)
 	err := w.prompt(ctx, func() (err error) {
 		switch n := w.r.IntN(100); {
 		case n < 25:
@@ -140,7 +163,7 @@ func (w *worker) take(ctx context.Context, l latchkey.Locker, e history.Entry, k
 	if e.Op == history.RAcquire {
 		t.op = history.RRelease
 	}
-	w.believe(t)
+	w.began(t, lease)
 	return t, h, nil
 }
 
@@ -157,14 +180,12 @@ func (w *worker) lock(ctx context.Context, i int) error {
 	l := New(w.kind, w.client, name)
 	in, cancel := w.within(ctx)
 	defer cancel()
-	opts := w.options()
+	lease := w.lease()
 	stops := w.kind == "fenced" && w.chance(10)
-	var lease time.Duration
 	if stops {
 		lease = time.Duration(40+w.r.IntN(60)) * time.Millisecond
-		opts = []latchkey.LockOption{latchkey.Lease(lease)}
 	}
-	t, h, err := w.take(in, l, history.Entry{Owner: w.owner()}, []string{name}, opts)
+	t, h, err := w.take(in, l, history.Entry{Owner: w.owner()}, []string{name}, lease)
 	if err != nil {
 		return err
 	}
@@ -178,14 +199,14 @@ func (w *worker) lock(ctx context.Context, i int) error {
 		w.offer(Write{name, h.Token()})
 	}
 	if w.kind != "nonreentrant" && w.chance(10) {
-		inner, _, err := w.take(h.Context(), l, history.Entry{Owner: t.who, Nested: true}, []string{name}, nil)
+		inner, _, err := w.take(h.Context(), l, history.Entry{Owner: t.who, Nested: true}, []string{name}, 0)
 		if err == nil {
 			w.hold(ctx, inner, w.stay())
 			_ = w.give(inner, 1)
 		}
 	}
 	w.hold(ctx, t, w.stay())
-	if len(opts) > 0 && w.chance(3) {
+	if lease > 0 && w.chance(3) {
 		w.abandon(t)
 		return nil
 	}
@@ -208,7 +229,7 @@ func (w *worker) rwlock(ctx context.Context, i int) error {
 	defer cancel()
 	keys := []string{name}
 	if w.chance(60) {
-		t, _, err := w.take(in, rw.ReadLock(), history.Entry{Op: history.RAcquire, Owner: w.owner()}, keys, w.options())
+		t, _, err := w.take(in, rw.ReadLock(), history.Entry{Op: history.RAcquire, Owner: w.owner()}, keys, w.lease())
 		if err != nil {
 			return err
 		}
@@ -216,7 +237,7 @@ func (w *worker) rwlock(ctx context.Context, i int) error {
 		_ = w.give(t, 0)
 		return nil
 	}
-	t, h, err := w.take(in, rw.WriteLock(), history.Entry{Owner: w.owner()}, keys, w.options())
+	t, h, err := w.take(in, rw.WriteLock(), history.Entry{Owner: w.owner()}, keys, w.lease())
 	if err != nil {
 		return err
 	}
@@ -225,7 +246,7 @@ func (w *worker) rwlock(ctx context.Context, i int) error {
 		_ = w.give(t, 0)
 		return nil
 	}
-	reader, _, err := w.take(h.Context(), rw.ReadLock(), history.Entry{Op: history.RAcquire, Owner: t.who}, keys, nil)
+	reader, _, err := w.take(h.Context(), rw.ReadLock(), history.Entry{Op: history.RAcquire, Owner: t.who}, keys, 0)
 	_ = w.give(t, 0)
 	if err == nil { // downgraded
 		w.hold(ctx, reader, w.stay())
@@ -265,7 +286,7 @@ func (w *worker) group(ctx context.Context, i int) error {
 
 // whole takes a lock of locks and gives it back.
 func (w *worker) whole(ctx, in context.Context, l latchkey.Locker, keys []string) error {
-	t, _, err := w.take(in, l, history.Entry{Owner: w.owner()}, keys, w.options())
+	t, _, err := w.take(in, l, history.Entry{Owner: w.owner()}, keys, w.lease())
 	if err != nil {
 		return err
 	}
