@@ -66,7 +66,7 @@ type Entry struct {
 	// to Until, as the library told it. Given says that it has given it back for
 	// certain; otherwise the hold ends at Until or any time later. Since is when its
 	// first lease began, as far as the library knows: not after Redis has granted it,
-	// and before Call where it was handed on in memory.
+	// and before Call where it was handed on in memory; 0 where that is unknown.
 	Since int64
 	Until int64
 	Given bool

@@ -40,11 +40,8 @@ type Loss struct {
 	Lease    time.Duration
 }
 
-// had says whether e is of what was granted before the end of l. With a Lease, who
-// believes in it for longer has renewed it after l, so that it was there.
-func (l Loss) had(e *history.Entry) bool {
-	return e.Since <= l.To && (l.Lease == 0 || e.Until <= l.To+int64(l.Lease))
-}
+// had says whether e is, or may be, of what was granted before the end of l.
+func (l Loss) had(e *history.Entry) bool { return cmp.Or(e.Since, e.Call) <= l.To }
 
 // early returns how e, a hold that others may have been granted, may have ended
 // before its time.
@@ -60,7 +57,7 @@ func (l Loss) early(e *history.Entry) (end history.Entry, may bool) {
 	default:
 		return end, false
 	}
-	if !l.had(e) {
+	if !l.had(e) || e.Until > l.To+int64(l.Lease) { // or it was renewed after l, and so was there
 		return end, false
 	}
 	end.Worker, end.Kind, end.Key, end.Owner, end.N, end.Out = e.Worker, e.Kind, e.Key, e.Owner, e.N, history.OK
@@ -68,11 +65,12 @@ func (l Loss) early(e *history.Entry) (end history.Entry, may bool) {
 	return end, true
 }
 
-// excuses says whether two may believe in the same lock at once, because l has
-// forgotten what one of them was granted. That one need not be who heard of it first:
+// excuses says whether b may have been granted what a believes in, because l has
+// forgotten what one of them was granted. That may be b, although it heard of it later:
 // an answer may be slow, and a hold is handed on in memory.
 func (l Loss) excuses(a, b *history.Entry) bool {
-	return l.had(a) && b.Return >= l.From || l.had(b) && a.Return >= l.From
+	return (l.had(a) && b.Return >= l.From || b.Since != 0 && l.had(b) && a.Return >= l.From) &&
+		(l.Lease == 0 || b.Return <= l.To+int64(l.Lease))
 }
 
 // handed says whether e was handed in memory what a clock that stepped has ended:

@@ -95,6 +95,8 @@ func TestSeeded(t *testing.T) {
 		{"rlock", "double grant of what was granted behind a leap", false, at(leap), []h{call(acq, "a", 7, 8, lost(20)), call(acq, "b", 9, 10, until(20))}},
 		{"rlock", "double grant after a leap, heard of before the first", true, at(leap), []h{call(acq, "a", 1, 10, lost(12)), call(acq, "b", 8, 9, until(14)), call(rel, "b", 14, 15)}},
 		{"rlock", "double grant after a loss, heard of before the first", true, at(model.Loss{From: 5, To: 6}), []h{call(acq, "a", 1, 10, lost(12)), call(acq, "b", 8, 9, until(14)), call(rel, "b", 14, 15)}},
+		{"fairlock", "double grant after a leap, heard of before the first, of a lease that nobody knows", false, at(leap), []h{call(acq, "a", 1, 10, since(0), lost(12)), call(acq, "b", 8, 9, since(0), until(14)), call(rel, "b", 14, 15)}},
+		{"fairlock", "double grant after a leap, of a lease that nobody knows", true, at(leap), []h{call(acq, "a", 1, 2, since(0), lost(20)), call(acq, "b", 8, 9, since(0), until(12)), call(rel, "b", 12, 13)}},
 		{"rlock", "double grant before a leap, heard of before the first", false, at(leap), []h{call(acq, "a", 1, 4, lost(12)), call(acq, "b", 2, 3, until(14)), call(rel, "b", 14, 15)}},
 		{"rlock", "double grant behind a leap, to one who had waited over it", false, at(leap), []h{call(acq, "a", 1, 10, since(9), lost(12)), call(acq, "b", 8, 9, until(14)), call(rel, "b", 14, 15)}},
 		{"rlock", "double grant behind a loss, to one who had waited over it", false, at(model.Loss{From: 5, To: 6}), []h{call(acq, "a", 1, 10, since(9), lost(12)), call(acq, "b", 8, 9, until(14)), call(rel, "b", 14, 15)}},

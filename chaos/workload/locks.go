@@ -57,17 +57,22 @@ func (w *worker) believe(t *taken) (now int64, still bool) {
 }
 
 // began records when the window of what has just been taken began, and until when it
-// is believed in.
+// is believed in. What a fair lock's waiter is given by a message has a lease that
+// nobody here knows.
 func (w *worker) began(t *taken, lease time.Duration) {
+	defer w.believe(t)
+	if w.kind == "fairlock" {
+		return
+	}
 	if lease == 0 {
 		lease = Lease
 	}
+	lease -= lease/100 + 2*time.Millisecond // what the library takes off before it believes in one
 	now := history.Now()
 	since := now + int64(t.left()-lease)
 	for _, id := range t.ids {
 		w.rec.Change(id, func(e *history.Entry) { e.Since = min(since, e.Return) })
 	}
-	w.believe(t)
 }
 
 // hold keeps what was taken for a while.
