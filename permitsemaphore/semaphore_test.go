@@ -353,6 +353,36 @@ func TestLateGrantIsAskedForAgain(t *testing.T) {
 	}
 }
 
+// Who asks again after such a grant, and finds that others have come meanwhile, waits
+// no longer in all than he said.
+func TestLateGrantEndsWithTheWait(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+		ctx := t.Context()
+		rdb := env.Client()
+		s := set(t, locktest.NewClient(t, rdb), "s", 1)
+		other := permitsemaphore.New(locktest.NewClient(t, env.Client()), "s")
+		p, err := s.Acquire(ctx)
+		require.NoError(t, err)
+		require.NoError(t, p.Release(ctx))
+		env.Link(rdb).Delay(1200 * time.Millisecond)
+		start := time.Now()
+		got := make(chan error, 1)
+		go func() {
+			_, err := s.Acquire(ctx, latchkey.Lease(time.Second), latchkey.Wait(3*time.Second))
+			got <- err
+		}()
+		env.Advance(1100 * time.Millisecond)
+		p, err = other.TryAcquire(ctx) // the lease is over for Redis
+		require.NoError(t, err)
+		require.ErrorIs(t, <-got, latchkey.ErrNotAcquired)
+		require.Equal(t, 3*time.Second, time.Since(start))
+		require.NoError(t, p.Release(ctx))
+		env.Link(rdb).Delay(0)
+		env.Advance(time.Minute)
+		counts(t, s, 1, 0)
+	})
+}
+
 func TestExtendAndUpdate(t *testing.T) {
 	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()

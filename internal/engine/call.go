@@ -46,11 +46,11 @@ func (c *call) init(ctx context.Context, e *Engine, s *Spec, cfg *LockConfig) {
 	c.engine, c.ctx, c.spec, c.cfg, c.start = e, ctx, s, cfg, time.Now()
 }
 
-// begin begins to wait. The caller calls stop.
+// begin begins to wait, or goes on with it. The caller calls stop.
 func (c *call) begin() {
 	c.waiting = true
-	if c.bounded {
-		c.over = time.NewTimer(c.cfg.Wait)
+	if at, ok := c.deadline(); ok {
+		c.over = time.NewTimer(time.Until(at))
 	}
 }
 
