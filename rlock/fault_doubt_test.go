@@ -41,6 +41,28 @@ func TestFaultRepeatedReleaseSparesNextHoldOfItsHolder(t *testing.T) {
 	r.free(t, "a")
 }
 
+// twice lets the network deliver the next run of a script twice: at once, after which
+// it calls done, and again when it has been held for a while. Only that is answered.
+func twice(t *testing.T, env *redistest.Env, rdb *redis.Client, script *lua.Script, held time.Duration, done func()) *redistest.Proxy {
+	link := env.Link(rdb)
+	link.HoldFor(held)
+	first := true
+	link.OnCommand(func(args []string) redistest.Act {
+		if !first || !runs(args, script) {
+			return redistest.Pass
+		}
+		first = false
+		all := make([]any, len(args))
+		for i, a := range args {
+			all[i] = a
+		}
+		assert.NoError(t, env.Redis.Do(context.Background(), all...).Err())
+		done()
+		return redistest.Late
+	})
+	return link
+}
+
 // A request that the network delivers twice may be told that it came too late, and
 // yet have been granted, the first time. Whoever gives up then leaves nothing.
 func TestFaultTooLateTheSecondTime(t *testing.T) {
@@ -49,21 +71,8 @@ func TestFaultTooLateTheSecondTime(t *testing.T) {
 		c := faultClient(t, rdb)
 		mustUnlock(t, mustLock(t, rlock.New(c, "b"))) // the scripts are known from now on
 		const held = 7 * time.Second                  // longer than a request may take
-		link := env.Link(rdb)
-		link.HoldFor(held)
-		first := true
-		link.OnCommand(func(args []string) redistest.Act {
-			if !first || !runs(args, lua.RLockAcquire) {
-				return redistest.Pass
-			}
-			first = false
-			all := make([]any, len(args))
-			for i, a := range args {
-				all[i] = a
-			}
-			assert.NoError(t, env.Redis.Do(context.Background(), all...).Err())
+		link := twice(t, env, rdb, lua.RLockAcquire, held, func() {
 			assert.True(t, env.Mini.Exists("a"), "it was granted")
-			return redistest.Late
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), held+2*time.Millisecond)
 		defer cancel()
@@ -140,21 +149,8 @@ func TestFaultReleaseTooLateTheSecondTime(t *testing.T) {
 		env.Advance(time.Second)
 		require.Equal(t, 1, c.Stats().Waiting)
 		env.Mini.SetTime(time.Now().Add(300 * time.Millisecond))
-		link := env.Link(rdb)
-		link.HoldFor(held)
-		first := true
-		link.OnCommand(func(args []string) redistest.Act {
-			if !first || !runs(args, lua.RLockRelease) {
-				return redistest.Pass
-			}
-			first = false
-			all := make([]any, len(args))
-			for i, a := range args {
-				all[i] = a
-			}
-			assert.NoError(t, env.Redis.Do(context.Background(), all...).Err())
+		link := twice(t, env, rdb, lua.RLockRelease, held, func() {
 			env.Mini.SetTime(time.Now().Add(held + 300*time.Millisecond)) // it does not go by itself
-			return redistest.Late
 		})
 		require.NoError(t, h.Unlock(t.Context()))
 		require.EqualValues(t, 1, link.Count(redistest.Late))
