@@ -34,7 +34,8 @@ var Kinds = map[string]porcupine.Model{
 //
 // With a Lease, nothing but leases has ended before its time, by a clock that stepped
 // forward. No lease is longer than that, so that nobody has been able to believe in
-// one for longer after the Loss.
+// one for longer after the Loss; but one that a fair lock's waiter is given by a message
+// is as long as its client is alive for sure.
 type Loss struct {
 	From, To int64
 	Lease    time.Duration
@@ -46,8 +47,11 @@ func (l Loss) had(e *history.Entry) bool { return cmp.Or(e.Since, e.Call) <= l.T
 // early returns how e, a hold that others may have been granted, may have ended
 // before its time.
 func (l Loss) early(e *history.Entry) (end history.Entry, may bool) {
-	if l.Lease == 0 || e.Out != history.OK || e.Given && e.Until < l.From {
+	if l.Lease == 0 || e.Out != history.OK || !l.had(e) || e.Given && e.Until < l.From {
 		return end, false
+	}
+	if e.Until > l.To+int64(l.Lease) {
+		return end, false // it was renewed after the Loss, and so was there
 	}
 	switch e.Op {
 	case history.Acquire:
@@ -55,9 +59,6 @@ func (l Loss) early(e *history.Entry) (end history.Entry, may bool) {
 	case history.RAcquire:
 		end.Op = history.RExpire
 	default:
-		return end, false
-	}
-	if !l.had(e) || e.Until > l.To+int64(l.Lease) { // or it was renewed after l, and so was there
 		return end, false
 	}
 	end.Worker, end.Kind, end.Key, end.Owner, end.N, end.Out = e.Worker, e.Kind, e.Key, e.Owner, e.N, history.OK

@@ -10,6 +10,7 @@ import (
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/chaos/history"
 	"github.com/latchkey-go/latchkey/fairlock"
+	"github.com/latchkey-go/latchkey/internal/watchdog"
 	"github.com/latchkey-go/latchkey/multilock"
 	"github.com/latchkey-go/latchkey/rlock"
 	"github.com/latchkey-go/latchkey/rwlock"
@@ -67,9 +68,10 @@ func (w *worker) began(t *taken, lease time.Duration) {
 	if lease == 0 {
 		lease = Lease
 	}
-	lease -= lease/100 + 2*time.Millisecond // what the library takes off before it believes in one
+	var begin watchdog.Instant
+	whole := watchdog.NewWindow(begin, lease).Remaining(begin) // what the library believes in
 	now := history.Now()
-	since := now + int64(t.left()-lease)
+	since := now + int64(t.left()-whole)
 	for _, id := range t.ids {
 		w.rec.Change(id, func(e *history.Entry) { e.Since = min(since, e.Return) })
 	}
