@@ -162,7 +162,7 @@ func BenchmarkWakeUp(b *testing.B) {
 	mine, theirs := rlock.New(one, "wake"), rlock.New(other, "wake")
 	bare := newByHand(b, here, there)
 
-	var floors, all, hands []float64
+	var floors, all, hands, gifts []float64
 	for b.Loop() {
 		floors = append(floors, wake(b,
 			func() error { return there.BLPop(ctx, time.Minute, "token").Err() },
@@ -180,12 +180,19 @@ func BenchmarkWakeUp(b *testing.B) {
 		hands = append(hands, wake(b, bare.wait, func() error { return bare.free(ctx, here) }))
 		must(b, bare.free(ctx, there))
 		<-bare.hints
+
+		must(b, bare.take(ctx, here))
+		must(b, bare.enlist(ctx, there))
+		gifts = append(gifts, wake(b, bare.given, func() error { return bare.give(ctx, here) }))
+		must(b, bare.free(ctx, there))
+		<-bare.hints
 	}
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(median(floors)/1e3, "floor-µs")
 	b.ReportMetric(median(all)/1e3, "latchkey-µs")
 	b.ReportMetric(median(all)/median(floors), "ratio")
 	b.ReportMetric(median(hands)/median(floors), "by-hand")
+	b.ReportMetric(median(gifts)/median(floors), "given-by-hand")
 }
 
 // byHand is a lock of two short scripts and a bare subscriber.
@@ -197,6 +204,9 @@ type byHand struct {
 var (
 	handTake = redis.NewScript(`if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
 redis.call('HSET', KEYS[1], 'holder', 1) redis.call('PEXPIRE', KEYS[1], 30000) return 1`)
+	handGive = redis.NewScript(`redis.call('HDEL', KEYS[1], 'holder') redis.call('ZPOPMIN', KEYS[2]) redis.call('TIME')
+redis.call('PUBSUB', 'NUMSUB', ARGV[1]) redis.call('HSET', KEYS[1], 'holder', 1) redis.call('PEXPIRE', KEYS[1], 30000)
+redis.call('PUBLISH', ARGV[1], '0') return 1`)
 	handFree = redis.NewScript(`redis.call('DEL', KEYS[1]) redis.call('PUBLISH', ARGV[1], '0') return 1`)
 )
 
@@ -227,6 +237,21 @@ func (h *byHand) take(ctx context.Context, c *redis.Client) error {
 
 func (h *byHand) free(ctx context.Context, c *redis.Client) error {
 	return handFree.Run(ctx, c, []string{"by-hand"}, "by-hand-channel").Err()
+}
+
+// enlist puts a waiter into a list beside the lock, from which give takes it.
+func (h *byHand) enlist(ctx context.Context, c *redis.Client) error {
+	return c.ZAdd(ctx, "by-hand-list", redis.Z{Score: 1, Member: "waiter"}).Err()
+}
+
+func (h *byHand) give(ctx context.Context, c *redis.Client) error {
+	return handGive.Run(ctx, c, []string{"by-hand", "by-hand-list"}, "by-hand-channel").Err()
+}
+
+// given waits for what give gives.
+func (h *byHand) given() error {
+	<-h.hints
+	return nil
 }
 
 func (h *byHand) wait() error {
