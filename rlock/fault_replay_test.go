@@ -486,11 +486,14 @@ func TestFaultRequestComesAfterTheRelease(t *testing.T) {
 	h, err := l.Lock(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, 1, r.count(redistest.Late), "the first request is held")
+	ran := r.ran(t)
 	require.NoError(t, h.Unlock(t.Context()))
 	require.Empty(t, r.keys(t))
-	ran := r.ran(t)
+	redistest.Until(t, "the first undo to find nothing", func() bool { return r.ran(t) >= ran+2 })
+	taken := func() int64 { return r.servers[0].CommandStats(t)["hset"] }
+	before := taken()
 	r.heal()
-	redistest.Until(t, "the late request to run", func() bool { return r.ran(t) > ran })
+	redistest.Until(t, "the late request to take the lock", func() bool { return taken() > before })
 	r.gone(t, 2*time.Second)
 	r.free(t, "a")
 }
