@@ -119,8 +119,8 @@ func WithHandOver(slice time.Duration) Option {
 // latchkey and with this on: where Redisson waits too, each Unlock is open to all.
 // So is one in 32 in any case, which is the turn of those who only ask now and then,
 // and one that comes while a client that has stopped waiting still listens, for up
-// to 100 ms. It is not done with [WithReplicaAck], Polling, or in a cluster.
-// Default: on.
+// to 100 ms. It is not done with [WithReplicaAck], in a cluster, or with any pub/sub
+// but plain. Default: on.
 func WithDirectGrants(on bool) Option {
 	return optionFunc(func(c *engine.Config) { c.Open = !on })
 }

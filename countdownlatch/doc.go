@@ -27,7 +27,8 @@
 // # In Redis
 //
 //	name                                          string  the count that is left; none when it has ended
-//	redisson_countdownlatch__channel__{name}      Redis channel; "0" when it ends, "1" when one begins
+//	redisson_countdownlatch__channel__{name}      Redis channel; "0" when it ends, "1" when one begins; in a
+//	                                              cluster, for a name with a hash tag, latchkey_latch_channel:name
 //	latchkey_claim:{name}:<id>                    string  number of the last request under the claim; expires after a minute
 //	latchkey_ended:{name}                         string  when a count last ended; expires after a minute
 //

@@ -42,8 +42,8 @@
 // A free lock costs what an rlock costs: one command to take, one to give back. Who
 // has to wait has one command to stand in the queue, and is given the lock by the
 // one that gives it back: in the answer, when both are of one client, else by a
-// message. So a hand-over between Go clients is two commands, and takes as long as
-// a push to a waiting BLPOP; where Java has a part in it, it is three. The first waiter of each client asks every 5 s for all
+// message. So a hand-over between Go clients is two commands, as a push to a
+// waiting BLPOP is, though with longer scripts; where Java has a part in it, it is three. The first waiter of each client asks every 5 s for all
 // of them, whatever their number, and says that they are alive: one command, and
 // one for each hundred that it looks at, those in front each time and all within
 // half a minute. The work of a hand-over does not grow with the queue. To give up

@@ -2,8 +2,9 @@
 // subscriptions of all its waiters on one connection (with sharded pub/sub in a
 // cluster: one per shard in use) and turns every message into a hint.
 //
-// It knows nothing of locks and never looks at a payload. A hint says "look
-// again", nothing more: hints coalesce, some come for no reason, and a message
+// It knows nothing of locks and does not read payloads: a function of the
+// subscriber's may, and make the hint unnecessary ([Notifier.SubscribeFunc]). A hint
+// says "look again", nothing more: hints coalesce, some come for no reason, and a message
 // that was published while a connection was being replaced is lost for good.
 // That is why every subscription also gets a hint when it becomes live and
 // every time it comes back; what is missed otherwise (an expired key, a message

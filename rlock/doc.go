@@ -14,11 +14,11 @@
 // At most one holder at a time, for as long as the Redis server keeps its data
 // and its clock; a holder that loses its lease is told by its Hold's Context
 // before anybody else is let in. A holder that crashes blocks others for the
-// rest of its lease, 30 s unless set otherwise. A release wakes one waiter of
-// each client; among the waiters of one client the first to come is the first
-// served. Clients that wait are mostly served in the order in which they asked
-// ([latchkey.WithDirectGrants]), but that is no promise: use package fairlock for
-// one.
+// rest of its lease, 30 s unless set otherwise. A release gives the lock to one
+// waiting client, or, where it is open to all, wakes one waiter of each; among the
+// waiters of one client the first to come is the first served. Clients that wait
+// are mostly served in the order in which they asked ([latchkey.WithDirectGrants]),
+// but that is no promise: use package fairlock for one.
 //
 // A failover to a replica that has not heard of the lock, a restart without
 // data, and a process that is paused beyond its lease and writes before it looks
@@ -37,9 +37,10 @@
 // Taking a free lock is one round trip and one command, giving it back another;
 // where dozens of goroutines do so at once, one command serves many of them.
 // A waiter's client subscribes once, to both Redis channels, however many wait.
-// It is given the lock by the release, one command each time; only where Redisson
-// listens too does it have to ask. A held lock is renewed every 10 s, up to 100
-// locks by one command.
+// It is given the lock by the release, one command each time. Where Redisson listens
+// too it has to ask, and wherever else [latchkey.WithDirectGrants] says that a release
+// is open to all; so has a waiter with a holder in its context, a label or a lease of
+// its own. A held lock is renewed every 10 s, up to 100 locks by one command.
 //
 // On redis-cli a held lock looks like this:
 //
