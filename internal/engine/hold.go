@@ -172,8 +172,11 @@ func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 		return e.Wrap("extend", s, ErrClosed)
 	}
 	defer e.gate.leave()
-	if err := h.NotHeld("extend"); err != nil {
-		return err
+	ent.mu.Lock()
+	item, err := ent.item, h.stateErrLocked() // the answer is about this item, and no later hold's
+	ent.mu.Unlock()
+	if err != nil {
+		return e.Wrap("extend", s, err)
 	}
 	lease = lease.Truncate(time.Millisecond)
 	retry := newRetrier(answerWithin)
@@ -187,12 +190,10 @@ func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 				return e.Wrap("extend", s, err)
 			}
 		case results[0] == watchdog.NotOurs:
-			ent.gone()
-			return e.Wrap("extend", s, errLost)
+			ent.endAll(item, lost, ErrLeaseLost, LossTaken)
+			return h.NotHeld("extend") // lost; or given back while the request was under way
 		default:
-			ent.mu.Lock()
-			e.watchdog.Prolong(ent.item, watchdog.NewWindow(sent, lease))
-			ent.mu.Unlock()
+			e.watchdog.Prolong(item, watchdog.NewWindow(sent, lease))
 			// It may have ended while the request was under way.
 			return h.NotHeld("extend")
 		}
