@@ -17,6 +17,12 @@ const returnBound = time.Second
 // Unlock gives one hold back. It goes on although ctx is cancelled, for at most
 // the unlock timeout.
 func (h *Hold) Unlock(ctx context.Context) error {
+	e := h.entry.engine
+	return h.unlock(e.bounds.next(ctx, e.cfg.UnlockTimeout))
+}
+
+// unlock is Unlock within bounded.
+func (h *Hold) unlock(bounded cleanup) error {
 	e, ent := h.entry.engine, h.entry
 	if !e.gate.enter() {
 		return h.closedErr("unlock")
@@ -27,7 +33,6 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		return h.NotHeld("unlock")
 	}
 	defer ent.leave()
-	bounded := e.bounds.next(ctx, e.cfg.UnlockTimeout)
 	if !ent.tryOps() {
 		once := bounded
 		if err := ent.lockOps(&once); err != nil {
@@ -277,14 +282,13 @@ func (e *Engine) UnlockHolder(ctx context.Context, s *Spec) error {
 	if n, ok := e.holderIn(ctx, s); ok {
 		if ent := e.find(n, s); ent != nil {
 			defer ent.leave()
-			ent.mu.Lock()
-			var h *Hold
-			if len(ent.holds) > 0 {
-				h = ent.holds[len(ent.holds)-1]
-			}
-			ent.mu.Unlock()
-			if h != nil {
-				return h.Unlock(ctx)
+			bounded := e.bounds.next(ctx, e.cfg.UnlockTimeout)
+			for h := ent.latest(); h != nil; h = ent.latest() {
+				// Another goroutine of the holder may just have given that one back: then
+				// it is the turn of the one before it.
+				if err := h.unlock(bounded); !errors.Is(err, ErrNotHeld) || errors.Is(err, ErrLeaseLost) {
+					return err
+				}
 			}
 		}
 	}
@@ -294,6 +298,16 @@ func (e *Engine) UnlockHolder(ctx context.Context, s *Spec) error {
 	default:
 		return e.Wrap("unlock", s, ErrNotHeld)
 	}
+}
+
+// latest returns the latest hold; nil when there is none.
+func (ent *entry) latest() *Hold {
+	ent.mu.Lock()
+	defer ent.mu.Unlock()
+	if len(ent.holds) == 0 {
+		return nil
+	}
+	return ent.holds[len(ent.holds)-1]
 }
 
 // releasers is how many holds Close gives back at a time.
