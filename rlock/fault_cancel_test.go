@@ -367,3 +367,50 @@ func TestFaultCloseEndsWaiters(t *testing.T) {
 	require.NoError(t, other.Unlock(t.Context()))
 	r.free(t, "a", "mine")
 }
+
+// An Unlock whose turn does not come, because another call of the holder waits for an
+// answer of Redis's, has failed as any other: nothing keeps the lock from then on, and
+// Unlock may be called again.
+func TestFaultUnlockBehindReentry(t *testing.T) {
+	const unlockTimeout, lease = 300 * time.Millisecond, time.Second
+	for _, again := range []bool{false, true} {
+		t.Run(fmt.Sprintf("again=%v", again), func(t *testing.T) {
+			t.Parallel()
+			r := newFaultRig(t)
+			reason := make(chan latchkey.LossReason, 1)
+			c := r.client(t, 0, latchkey.WithUnlockTimeout(unlockTimeout), latchkey.WithWatchdogTimeout(lease),
+				latchkey.WithObserver(latchkey.Observer{
+					Lost: func(_, _ string, _ time.Duration, why latchkey.LossReason) { reason <- why },
+				}))
+			l := rlock.New(c, "a")
+			ctx := latchkey.WithHolder(t.Context())
+			h, err := l.Lock(ctx)
+			require.NoError(t, err)
+			r.on(1, lua.RLockAcquire, redistest.Drop)
+			waiting, cancel := context.WithCancel(ctx)
+			defer cancel()
+			reentry := faultGo(func() (*latchkey.Hold, error) { return l.Lock(waiting) })
+			redistest.Until(t, "the re-entry to ask", func() bool { return r.count(redistest.Drop) == 1 })
+
+			err = h.Unlock(ctx)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.True(t, maybeApplied(t, err))
+			require.ErrorIs(t, h.Context().Err(), context.Canceled)
+			cancel()
+			require.ErrorIs(t, await(t, reentry, time.Second).err, context.Canceled)
+			if again {
+				require.NoError(t, h.Unlock(ctx))
+			} else {
+				select {
+				case <-h.Lost():
+				case <-time.After(2 * lease):
+					require.Fail(t, "it is renewed")
+				}
+				require.Equal(t, latchkey.LossExpired, <-reason)
+				r.gone(t, lease)
+			}
+			require.Zero(t, c.Stats().Held)
+			r.free(t, "a")
+		})
+	}
+}

@@ -327,7 +327,7 @@ func (ent *entry) planLocked(now time.Time) watchdog.Plan {
 	var plan watchdog.Plan
 	limited := true
 	for _, h := range ent.holds {
-		if h.cfg.Lease > 0 {
+		if h.cfg.Lease > 0 || h.forsaken {
 			continue
 		}
 		plan.Lease = ent.engine.cfg.WatchdogTimeout

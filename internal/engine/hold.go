@@ -60,6 +60,8 @@ type Hold struct {
 	gone   chan struct{} // behind Lost; made on demand
 	whole  any           // what h is part of; see JoinWhole
 	ended  func(cause error)
+
+	forsaken bool // it is held, but an Unlock has failed; see forsake
 }
 
 var _ Held = (*Hold)(nil)
@@ -106,7 +108,7 @@ func (h *Hold) Context() context.Context {
 	defer h.entry.mu.Unlock()
 	if h.ctx == nil {
 		h.ctx, h.cancel = context.WithCancelCause(WithHold(h.parent, h))
-		if h.state != held {
+		if h.state != held || h.forsaken {
 			h.cancel(h.cause)
 		}
 	}

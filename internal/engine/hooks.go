@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/watchdog"
@@ -106,6 +107,9 @@ func (c *call) report(holds int, err error) {
 func (ent *entry) expiry() LossReason {
 	ent.mu.Lock()
 	defer ent.mu.Unlock()
+	if slices.ContainsFunc(ent.holds, func(h *Hold) bool { return h.forsaken }) {
+		return LossExpired
+	}
 	return expiry(ent.planLocked(time.Now()))
 }
 

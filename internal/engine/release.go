@@ -36,7 +36,8 @@ func (h *Hold) unlock(bounded cleanup) error {
 	if !ent.tryOps() {
 		once := bounded
 		if err := ent.lockOps(&once); err != nil {
-			return e.Wrap("unlock", h.spec, err)
+			h.forsake()
+			return e.Wrap("unlock", h.spec, inDoubt{err})
 		}
 	}
 	clean := &h.bounded
@@ -57,6 +58,23 @@ func (h *Hold) unlock(bounded cleanup) error {
 		e.cfg.Hooks.released(h.spec, h.since) // once, whatever Redis says
 	}
 	return e.Wrap("unlock", h.spec, err)
+}
+
+// forsake ends the Context of h and what keeps it, when it could not be given back
+// because another call of the holder is under way: its lease ends it, unless Unlock is
+// called again.
+func (h *Hold) forsake() {
+	ent := h.entry
+	ent.mu.Lock()
+	defer ent.mu.Unlock()
+	if h.state != held || h.forsaken {
+		return
+	}
+	h.forsaken, h.cause = true, context.Canceled
+	if h.cancel != nil {
+		h.cancel(h.cause)
+	}
+	ent.engine.watchdog.Change(ent.item, watchdog.Window{}, ent.planLocked(time.Now()))
 }
 
 // closedErr is what Unlock returns once the client is closed.
