@@ -584,3 +584,29 @@ func TestCancelStorm(t *testing.T) {
 	require.Zero(t, c.Stats().Held)
 	require.Zero(t, c.Stats().Waiting)
 }
+
+// One that gives back while another one does, on a slow way, has all of the unlock
+// timeout yet.
+func TestReleaseBehindSlowRelease(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+		const unlockTimeout = 3 * time.Second
+		c := locktest.NewClient(t, env.Redis)
+		s := set(t, c, "s", 2)
+		one, err := s.Acquire(t.Context())
+		require.NoError(t, err)
+		two, err := s.Acquire(t.Context())
+		require.NoError(t, err)
+
+		link := env.Link(env.Redis)
+		link.Delay(100 * time.Millisecond)
+		require.NoError(t, one.Release(t.Context()))
+		link.Delay(0)
+		env.Partition()
+		start := time.Now()
+		require.Error(t, two.Release(t.Context()))
+		require.GreaterOrEqual(t, time.Since(start), unlockTimeout-500*time.Millisecond)
+		env.Heal()
+		require.NoError(t, two.Release(t.Context()))
+		counts(t, s, 2, 0)
+	})
+}

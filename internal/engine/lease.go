@@ -305,7 +305,7 @@ func (l *Lease) Return(ctx context.Context) error {
 	st := l.state
 	l.mu.Unlock()
 	if st == released {
-		bounded := e.bounds.next(ctx, returnBound)
+		bounded := e.bounds.next(ctx, e.cfg.UnlockTimeout) // which others share; a label has a bound of its own
 		l.unlabel(&bounded)
 	}
 	switch {
