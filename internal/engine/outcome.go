@@ -57,10 +57,10 @@ func sortFailure(err error) Outcome {
 		return NotNow
 	case errors.Is(err, redis.ErrClosed):
 		return Never
+	case errors.As(err, &op) && op.Op == "dial": // also if a context ended it, as it does when it takes too long
+		return NotNow
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrClosed):
 		return Maybe
-	case errors.As(err, &op) && op.Op == "dial":
-		return NotNow
 	case strings.Contains(err.Error(), "cluster has no nodes"):
 		return NotNow
 	}

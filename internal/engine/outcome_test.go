@@ -215,6 +215,16 @@ type timeout struct{ error }
 func (timeout) Timeout() bool   { return true }
 func (timeout) Temporary() bool { return true }
 
+// dialTimeout returns what comes of a dial that a context bounds, as go-redis's do:
+// context.DeadlineExceeded for errors.Is, although nothing can have been sent.
+func dialTimeout(t *testing.T) error {
+	ctx, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	_, err := new(net.Dialer).DialContext(ctx, "tcp", "127.0.0.1:1")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	return err
+}
+
 // TestSortErrorsOfTheWay: what go-redis and the network say.
 func TestSortErrorsOfTheWay(t *testing.T) {
 	tests := []struct {
@@ -231,6 +241,7 @@ func TestSortErrorsOfTheWay(t *testing.T) {
 		{"other timeout", timeout{errors.New("i/o timeout")}, engine.Maybe},
 		{"dial refused", &net.OpError{Op: "dial", Err: errors.New("connection refused")}, engine.NotNow},
 		{"dial timeout", &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}, engine.NotNow},
+		{"dial timeout of go-redis", dialTimeout(t), engine.NotNow},
 		{"no such host", &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host"}}, engine.NotNow},
 		{"dial refused, wrapped", fmt.Errorf("redis: %w", &net.OpError{Op: "dial", Err: io.EOF}), engine.NotNow},
 		{"pool timeout", redis.ErrPoolTimeout, engine.NotNow},
