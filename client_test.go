@@ -45,16 +45,20 @@ func TestNewWithoutRedisPanics(t *testing.T) {
 
 func TestOptionsThatMakeNoSensePanic(t *testing.T) {
 	for want, f := range map[string]func(){
-		"WithID: the id is empty":                                  func() { latchkey.WithID("") },
-		"WithWatchdogTimeout of 0s: the least is 100ms":            func() { latchkey.WithWatchdogTimeout(0) },
-		"WithWatchdogTimeout of -1s: the least is 100ms":           func() { latchkey.WithWatchdogTimeout(-time.Second) },
-		"WithWatchdogTimeout of 99ms: the least is 100ms":          func() { latchkey.WithWatchdogTimeout(99 * time.Millisecond) },
-		"WithWatchdogTimeout: a lease of 2562047h47m16.854775807s": func() { latchkey.WithWatchdogTimeout(1<<63 - 1) },
-		"WithUnlockTimeout of 0s: the least is 1ms":                func() { latchkey.WithUnlockTimeout(0) },
-		"WithRecheck of 9ms: the least is 10ms":                    func() { latchkey.WithRecheck(9 * time.Millisecond) },
-		"WithLogger: the logger is nil":                            func() { latchkey.WithLogger(nil) },
-		"WithPubSub: there is no mode 99":                          func() { latchkey.WithPubSub(99) },
-		"WithPubSub: there is no mode -1":                          func() { latchkey.WithPubSub(-1) },
+		"WithID: the id is empty":                                    func() { latchkey.WithID("") },
+		"WithWatchdogTimeout of 0s: the least is 100ms":              func() { latchkey.WithWatchdogTimeout(0) },
+		"WithWatchdogTimeout of -1s: the least is 100ms":             func() { latchkey.WithWatchdogTimeout(-time.Second) },
+		"WithWatchdogTimeout of 99ms: the least is 100ms":            func() { latchkey.WithWatchdogTimeout(99 * time.Millisecond) },
+		"WithWatchdogTimeout: a lease of 2562047h47m16.854775807s":   func() { latchkey.WithWatchdogTimeout(1<<63 - 1) },
+		"WithUnlockTimeout of 0s: the least is 1ms":                  func() { latchkey.WithUnlockTimeout(0) },
+		"WithUnlockTimeout of 2562047h47m16.854775807s: the most is": func() { latchkey.WithUnlockTimeout(1<<63 - 1) },
+		"WithHandOver of -1ns: the least is 0s":                      func() { latchkey.WithHandOver(-1) },
+		"WithHandOver of 2562047h47m16.854775807s: the most is":      func() { latchkey.WithHandOver(1<<63 - 1) },
+		"WithReplicaAck of 2562047h47m16.854775807s: the most is":    func() { latchkey.WithReplicaAck(1, 1<<63-1) },
+		"WithRecheck of 9ms: the least is 10ms":                      func() { latchkey.WithRecheck(9 * time.Millisecond) },
+		"WithLogger: the logger is nil":                              func() { latchkey.WithLogger(nil) },
+		"WithPubSub: there is no mode 99":                            func() { latchkey.WithPubSub(99) },
+		"WithPubSub: there is no mode -1":                            func() { latchkey.WithPubSub(-1) },
 	} {
 		text := panicOf(t, f)
 		require.Contains(t, text, want)

@@ -39,7 +39,7 @@ func WithWatchdogTimeout(d time.Duration) Option {
 // WithUnlockTimeout sets how long Unlock tries when Redis does not answer,
 // whatever its context says. Default: 3 s.
 func WithUnlockTimeout(d time.Duration) Option {
-	positive("WithUnlockTimeout", d, time.Millisecond)
+	between("WithUnlockTimeout", d, time.Millisecond)
 	return optionFunc(func(c *engine.Config) { c.UnlockTimeout = d })
 }
 
@@ -108,7 +108,7 @@ func WithRecheck(d time.Duration) Option {
 // one slice and a half. So do permits of a semaphore. Fair and spinning locks
 // are never passed on like that. 0 turns it off. Default: 10 ms.
 func WithHandOver(slice time.Duration) Option {
-	positive("WithHandOver", slice, 0)
+	between("WithHandOver", slice, 0)
 	return optionFunc(func(c *engine.Config) { c.HandOver = slice })
 }
 
@@ -162,7 +162,7 @@ func WithReplicaAck(min int, timeout time.Duration, opts ...AckOption) Option {
 	if min < 0 || min == 0 && !acks.Disk {
 		badOption("WithReplicaAck: min of %d: the least is 1, or 0 with AckDisk", min)
 	}
-	positive("WithReplicaAck", timeout, time.Millisecond)
+	between("WithReplicaAck", timeout, time.Millisecond)
 	return optionFunc(func(c *engine.Config) { c.Acks = acks })
 }
 
@@ -211,5 +211,13 @@ func WithObserver(o Observer) Option {
 func positive(option string, d, least time.Duration) {
 	if d < least {
 		badOption("%s of %v: the least is %v", option, d, least)
+	}
+}
+
+// between is positive for what is added to other times: there is a most, too.
+func between(option string, d, least time.Duration) {
+	positive(option, d, least)
+	if d > engine.MaxLease {
+		badOption("%s of %v: the most is %v", option, d, engine.MaxLease)
 	}
 }

@@ -95,7 +95,7 @@ func (e *Engine) readGift(s *Spec, message string) (g gift, ok bool) {
 		}
 		n[i] = int64(x)
 	}
-	if n[1] > maxLease.Milliseconds() {
+	if n[1] > MaxLease.Milliseconds() {
 		return gift{}, false
 	}
 	return gift{e.cfg.ID + ":" + fields[0], time.Duration(n[1]) * time.Millisecond, n[2], n[3]}, true

@@ -74,7 +74,7 @@ func FuzzGift(f *testing.F) {
 		text := fmt.Sprintf("%d %d 99 ", number, ms)
 		sum := sha1.Sum([]byte("f " + text + e.proof)) //nolint:gosec // see above
 		g, ok := e.readGift(s, fmt.Sprintf("+%s%x", text, sum))
-		good := number <= math.MaxInt64 && ms >= 0 && ms <= maxLease.Milliseconds()
+		good := number <= math.MaxInt64 && ms >= 0 && ms <= MaxLease.Milliseconds()
 		require.Equal(t, good, ok)
 		if good {
 			require.Equal(t, gift{fmt.Sprint("c:", number), time.Duration(ms) * time.Millisecond, 99, 0}, g)

@@ -218,8 +218,8 @@ func NewLockConfig[O LockOption](opts []O) *LockConfig {
 	return c
 }
 
-// maxLease is the longest lease that is accepted.
-const maxLease = 10 * 365 * 24 * time.Hour
+// MaxLease is the longest lease that is accepted.
+const MaxLease = 10 * 365 * 24 * time.Hour
 
 // CheckLease returns an error that says what is wrong with a lease or another
 // time that Redis keeps, or nil. what names it.
@@ -229,8 +229,8 @@ func CheckLease(what string, d time.Duration) error {
 		return fmt.Errorf("%s of %v: must be positive", what, d)
 	case d < time.Millisecond:
 		return fmt.Errorf("%s of %v: Redis counts in milliseconds, the least is 1ms", what, d)
-	case d > maxLease:
-		return fmt.Errorf("%s of %v: the most is %v", what, d, maxLease)
+	case d > MaxLease:
+		return fmt.Errorf("%s of %v: the most is %v", what, d, MaxLease)
 	}
 	return nil
 }
