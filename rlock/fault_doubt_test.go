@@ -185,3 +185,27 @@ func TestFaultLookedAtAfterReconnect(t *testing.T) {
 	require.NoError(t, busy.Unlock(t.Context()))
 	require.NoError(t, await(t, waiting, 5*time.Second).hold.Unlock(t.Context()))
 }
+
+// An extension that was sent and not answered says so.
+func TestFaultExtendWithoutAnswer(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+		c := faultClient(t, env.Redis)
+		h := mustLock(t, rlock.New(c, "a"))
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		err := h.Extend(ended, time.Hour)
+		require.ErrorIs(t, err, context.Canceled)
+		require.False(t, maybeApplied(t, err), "nothing was sent")
+
+		env.Link(env.Redis).OnCommand(func(args []string) redistest.Act {
+			if runs(args, lua.RLockRenew) {
+				return redistest.Swallow
+			}
+			return redistest.Pass
+		})
+		err = h.Extend(t.Context(), time.Hour)
+		require.Error(t, err)
+		require.True(t, maybeApplied(t, err))
+		require.NoError(t, h.Unlock(t.Context()))
+	})
+}

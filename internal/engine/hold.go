@@ -181,6 +181,10 @@ func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 		return e.Wrap("extend", s, err)
 	}
 	lease = lease.Truncate(time.Millisecond)
+	if err := ctx.Err(); err != nil {
+		return e.Wrap("extend", s, err)
+	}
+	maybe := false // a request without an answer may have been carried out
 	retry := newRetrier(answerWithin)
 	for {
 		e.UpToDate(ctx, s.Key)
@@ -188,7 +192,11 @@ func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 		results, err := e.renewAll(ctx, s.Scripts, []Renewal{{Key: s.Key, Holder: field, Count: ent.counted(), Label: h.cfg.Label, Lease: lease}}, e.cfg.Acks.Renewals)
 		switch {
 		case err != nil || results == nil || results[0] == watchdog.Failed, results[0] == watchdog.NotOurs && ent.moved(field):
+			maybe = maybe || results == nil && Sort(err) == Maybe
 			if err := retry.after(ctx, err); err != nil {
+				if maybe {
+					err = inDoubt{err}
+				}
 				return e.Wrap("extend", s, err)
 			}
 		case results[0] == watchdog.NotOurs:

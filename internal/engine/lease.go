@@ -347,13 +347,21 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 		return e.Wrap("extend", s, err)
 	}
 	d = d.Truncate(time.Millisecond)
+	if err := ctx.Err(); err != nil {
+		return e.Wrap("extend", s, err)
+	}
+	maybe := false // a request without an answer may have been carried out
 	retry := newRetrier(answerWithin)
 	for {
 		sent := e.now()
 		results, err := e.renewOnce(ctx, s.Renewer, []Renewal{{Key: s.Key, Holder: l.id, Lease: d, Label: l.cfg.Label}}, e.cfg.Acks.Renewals)
 		switch {
 		case err != nil || results == nil || results[0] == watchdog.Failed:
+			maybe = maybe || results == nil && Sort(err) == Maybe
 			if err := retry.after(ctx, err); err != nil {
+				if maybe {
+					err = inDoubt{err}
+				}
 				return e.Wrap("extend", s, err)
 			}
 		case results[0] == watchdog.NotOurs:
