@@ -209,8 +209,11 @@ func (h *Hold) giveBack(ctx *cleanup, target int, trusted bool) error {
 			}
 			return ret.short
 		case err == nil && v == Gone:
+			ent.mu.Lock()
+			item := ent.item // and not that of a hold which comes as soon as it can
+			ent.mu.Unlock()
 			ent.unlockOps()
-			h.markLost()
+			h.markLost(item)
 			if doubted != nil {
 				doubted.Doubt() // likewise
 			}
@@ -274,8 +277,9 @@ func (e *Engine) returnOnce(ctx *cleanup, ent *entry, s *Spec, ret *Return, now 
 	return v, err
 }
 
-// markLost notes that Redis did not know of h any more when it was given back.
-func (h *Hold) markLost() {
+// markLost notes that Redis did not know of h any more when it was given back. item is
+// what the holder's other holds are watched by.
+func (h *Hold) markLost(item *watchdog.Item) {
 	e, ent := h.entry.engine, h.entry
 	ent.mu.Lock()
 	h.state = lost
@@ -283,7 +287,7 @@ func (h *Hold) markLost() {
 		close(h.gone)
 	}
 	ent.mu.Unlock()
-	ent.gone() // and the holder's other holds with it
+	ent.endAll(item, lost, ErrLeaseLost, LossTaken) // the holder's other holds with it
 	e.lost(h.spec, h.since, LossTaken)
 }
 
