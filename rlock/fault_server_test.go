@@ -485,3 +485,31 @@ func TestFaultReusedID(t *testing.T) {
 	}
 	r.free(t, "a0", "a19")
 }
+
+// Whose Unlock by the holder in the context got no answer may call it again, as one
+// that has the Hold may.
+func TestFaultUnlockByHolderAgain(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+		c := faultClient(t, env.Redis)
+		l := rlock.New(c, "a")
+		ctx := latchkey.WithHolder(t.Context())
+		mustLockCtx := func() {
+			_, err := l.Lock(ctx)
+			require.NoError(t, err)
+		}
+		mustLockCtx()
+		env.Partition()
+		for range 2 {
+			require.True(t, maybeApplied(t, l.Unlock(ctx)))
+			time.Sleep(3 * time.Second)
+		}
+		env.Heal()
+		require.NoError(t, l.Unlock(ctx))
+		require.False(t, env.Mini.Exists("a"))
+		require.ErrorIs(t, l.Unlock(ctx), latchkey.ErrNotHeld, "it has been given back")
+
+		mustLockCtx()
+		require.NoError(t, l.Unlock(ctx))
+		require.ErrorIs(t, l.Unlock(ctx), latchkey.ErrNotHeld)
+	})
+}

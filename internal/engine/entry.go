@@ -67,6 +67,8 @@ type entry struct {
 	listed  bool // there may be an entry for the holder in a list; see give.go
 	// chain is set while another field than ours stands in Redis for what we have.
 	chain *chain
+	// unsure is the last hold, when it was given back and Redis did not answer.
+	unsure *Hold
 	// ghosts is until when a request without an answer may be carried out.
 	ghosts time.Time
 	// For the first item and the first hold: most entries have no other.
@@ -287,6 +289,19 @@ func (ent *entry) unsettled(until time.Time) {
 	time.AfterFunc(d, ent.leave)
 }
 
+// remember keeps h, whose release got no answer, for as long as it may stand in Redis:
+// its holder may give it back again without having it in the hand. The caller has ops
+// and is counted in.
+func (ent *entry) remember(h *Hold) {
+	ent.mu.Lock()
+	ent.unsure = h
+	ent.mu.Unlock()
+	if d := ent.left.Remaining(ent.engine.now()); d > 0 {
+		ent.stay()
+		time.AfterFunc(d, ent.leave)
+	}
+}
+
 // settlesIn returns how long a request to give back may yet act that got no answer.
 // The caller has ops.
 func (ent *entry) settlesIn() time.Duration {
@@ -357,7 +372,7 @@ func (ent *entry) grant(parent context.Context, s *Spec, cfg *LockConfig, g Gran
 	*h = Hold{entry: ent, spec: s, cfg: cfg, parent: parent, token: g.Token, since: since}
 	first := ent.count == 0
 	if first {
-		ent.chain = g.chain
+		ent.chain, ent.unsure = g.chain, nil
 	}
 	ent.holds = append(ent.holds, h)
 	plan := ent.planLocked(h.since)

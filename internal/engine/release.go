@@ -229,6 +229,9 @@ func (h *Hold) giveBack(ctx *cleanup, target int, trusted bool) error {
 		}
 	}
 	h.mark(unsure)
+	if target == 0 && !ent.fresh {
+		ent.remember(h)
+	}
 	if maybe {
 		// The last request may act until its deadline. Nobody waits for that but
 		// a later acquire of the same holder.
@@ -322,14 +325,18 @@ func (e *Engine) UnlockHolder(ctx context.Context, s *Spec) error {
 	}
 }
 
-// latest returns the latest hold; nil when there is none.
+// latest returns the latest hold; without one, that which was given back last if the
+// answer never came, and nil otherwise.
 func (ent *entry) latest() *Hold {
 	ent.mu.Lock()
 	defer ent.mu.Unlock()
-	if len(ent.holds) == 0 {
-		return nil
+	switch last := ent.unsure; {
+	case len(ent.holds) > 0:
+		return ent.holds[len(ent.holds)-1]
+	case last != nil && last.state == unsure:
+		return last
 	}
-	return ent.holds[len(ent.holds)-1]
+	return nil
 }
 
 // releasers is how many holds Close gives back at a time.
