@@ -113,12 +113,15 @@ func (c *control) step(now time.Time) {
 	n.inbox, n.fresh, n.dropped = c.events[:0], nil, nil
 	n.mu.Unlock()
 
-	// A channel may be fresh and dropped at once, never the other way round.
-	for _, ch := range fresh {
-		c.admit(ch, now)
-	}
+	// The older generations of a name go before a newer one comes: the UNSUBSCRIBE of
+	// theirs would end what that has subscribed to.
 	for _, ch := range dropped {
 		c.leave(ch, now)
+	}
+	for _, ch := range fresh {
+		if !ch.left { // fresh and dropped at once
+			c.admit(ch, now)
+		}
 	}
 	for i := range events {
 		c.handle(&events[i], now)

@@ -23,3 +23,21 @@ func TestUnusedNameIsLeft(t *testing.T) {
 	})
 	kept.Close()
 }
+
+// Of a name that may be subscribed to in one way only, the next who wants it hears
+// what comes in that way, however soon the last one has left it.
+func TestHalfDeniedNameIsTakenUpAgain(t *testing.T) {
+	srv := redistest.Start(t)
+	srv.Do(t, "ACL", "SETUSER", "plain", "on", ">pw", "~*", "&*", "+@all", "-ssubscribe")
+	n := newNotifier(t, srv.Client(t, as("plain")), pubsub.Config{Mode: pubsub.Both})
+	rdb := srv.Client(t)
+	for range 50 {
+		s := n.Subscribe("half")
+		await(t, s, pubsub.Denied)
+		redistest.Until(t, "the name to be subscribed to", func() bool { return slices.Equal(channels(t, srv), []string{"half"}) })
+		drain(s)
+		publish(t, rdb, "half")
+		hint(t, s)
+		s.Close()
+	}
+}
