@@ -86,6 +86,15 @@ func testAuto(t *testing.T, cl *redistest.Cluster) {
 			require.Equal(t, tt.want, n.Mode())
 		})
 	}
+	t.Run("slots given", func(t *testing.T) {
+		rdb := cl.Client(t)
+		slots, err := rdb.ClusterSlots(bg).Result()
+		require.NoError(t, err)
+		given := cl.Client(t, func(o *redis.ClusterOptions) {
+			o.ClusterSlots = func(context.Context) ([]redis.ClusterSlot, error) { return slots, nil }
+		})
+		require.Equal(t, pubsub.Sharded, newNotifier(t, given, pubsub.Config{Mode: pubsub.Auto}).ModeKnown(bg))
+	})
 	t.Run("asked only", func(t *testing.T) {
 		n := newNotifier(t, cl.Client(t), pubsub.Config{Mode: pubsub.Auto})
 		require.Equal(t, pubsub.Auto, n.Mode(), "nobody has asked yet")
@@ -165,6 +174,41 @@ func TestFailover(t *testing.T) {
 			check()
 			cl.Rejoin(t, old)
 			check()
+		}
+	}
+}
+
+// A ClusterClient over servers that are no cluster: with one master, as
+// NewFailoverClusterClient makes it, others subscribe there in the plain way. With
+// more, a message stays at the server that it was published to.
+func TestAutoWithoutCluster(t *testing.T) {
+	servers := []*redistest.Server{redistest.Start(t), redistest.Start(t)}
+	for masters, want := range map[int]pubsub.Mode{1: pubsub.Plain, 2: pubsub.Sharded} {
+		for _, protocol := range []int{2, 3} {
+			slots := []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: []redis.ClusterNode{{Addr: servers[0].Addr}}}}
+			if masters == 2 {
+				slots[0].End = 8191
+				slots = append(slots, redis.ClusterSlot{Start: 8192, End: 16383, Nodes: []redis.ClusterNode{{Addr: servers[1].Addr}}})
+			}
+			rdb := redis.NewClusterClient(&redis.ClusterOptions{
+				ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) { return slots, nil },
+				Protocol:     protocol,
+			})
+			t.Cleanup(func() { _ = rdb.Close() })
+			n := pubsub.New(rdb, pubsub.Config{Mode: pubsub.Auto})
+			t.Cleanup(func() { _ = n.Close() })
+			require.Equal(t, want, n.ModeKnown(bg), "%d masters", masters)
+			for _, name := range names("auto", 10) {
+				s := n.Subscribe(name)
+				await(t, s, pubsub.Live)
+				drain(s)
+				if want == pubsub.Plain {
+					publish(t, servers[0].Client(t), name) // by one who knows nothing of a cluster
+				} else {
+					require.NoError(t, rdb.SPublish(bg, name, "x").Err())
+				}
+				hint(t, s)
+			}
 		}
 	}
 }

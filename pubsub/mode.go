@@ -97,15 +97,30 @@ func (c *control) found(m Mode, now time.Time) {
 func askMode(ctx context.Context, rdb *redis.ClusterClient) Mode {
 	var mu sync.Mutex
 	var answers []error
+	single := false
 	// The error is that of one node, and among the answers.
 	_ = rdb.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
 		err := node.Do(ctx, "pubsub", "shardnumsub", "0").Err()
+		alone := err == nil && rdb.Options().ClusterSlots != nil && standalone(ctx, node)
 		mu.Lock()
 		answers = append(answers, err)
+		single = alone && len(answers) == 1
 		mu.Unlock()
 		return nil
 	})
+	if single {
+		// One master behind Sentinels, as NewFailoverClusterClient has it: whoever knows
+		// it for what it is, as Redisson does, uses Plain there.
+		return Plain
+	}
 	return conclude(answers)
+}
+
+// standalone reports whether a server is no node of a cluster, though a
+// ClusterClient that was told its slots takes it for one.
+func standalone(ctx context.Context, node *redis.Client) bool {
+	hello := redis.NewMapStringInterfaceCmd(ctx, "hello") // which no user can be denied
+	return node.Process(ctx, hello) == nil && hello.Val()["mode"] == "standalone"
 }
 
 // conclude returns the mode that follows from the masters' answers to PUBSUB
