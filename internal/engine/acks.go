@@ -96,11 +96,14 @@ func (e *Engine) sendAcked(ctx context.Context, cmd redis.Cmder) (a acked) {
 		cmd.SetErr(err)
 		return acked{err: err}
 	}
-	_ = pipe.Process(ctx, cmd) // go-redis sends the pipeline once, since cmd says NoRetry
-	n := pipe.Do(ctx, e.cfg.Acks.command()...)
-	_, _ = pipe.Exec(ctx)
-	if c, ok := e.rdb.(*redis.ClusterClient); ok && (isCode(cmd.Err(), "MOVED") || isCode(cmd.Err(), "ASK")) {
-		c.ReloadState(context.WithoutCancel(ctx)) // the engine asks again
+	n := e.execAcked(ctx, pipe, cmd)
+	if c, ok := e.rdb.(*redis.ClusterClient); ok {
+		if isCode(cmd.Err(), "ASK") { // a slot on the move, maybe for long: what is asked for is there
+			n = e.sendAsked(ctx, c, cmd)
+		}
+		if isCode(cmd.Err(), "MOVED") || isCode(cmd.Err(), "ASK") {
+			c.ReloadState(context.WithoutCancel(ctx)) // the engine asks again
+		}
 	}
 	if !e.cfg.Acks.Disk {
 		a.got, a.err = n.Int()
@@ -118,6 +121,37 @@ func (e *Engine) sendAcked(ctx context.Context, cmd redis.Cmder) (a acked) {
 	return a
 }
 
+// execAcked sends cmd and WAIT, behind what is in pipe.
+func (e *Engine) execAcked(ctx context.Context, pipe redis.Pipeliner, cmd redis.Cmder) *redis.Cmd {
+	_ = pipe.Process(ctx, cmd) // go-redis sends the pipeline once, since cmd says NoRetry
+	n := pipe.Do(ctx, e.cfg.Acks.command()...)
+	_, _ = pipe.Exec(ctx)
+	return n
+}
+
+// sendAsked sends cmd and WAIT to the node that an ASK names. A ClusterClient may
+// know it, but does not say: it has a connection of its own for this.
+func (e *Engine) sendAsked(ctx context.Context, rdb *redis.ClusterClient, cmd redis.Cmder) *redis.Cmd {
+	ask := cmd.Err().Error()
+	key, _ := cmd.Args()[Head].(string)
+	owner, err := rdb.MasterForKey(ctx, key)
+	if err != nil {
+		return redis.NewCmdResult(nil, err)
+	}
+	o := *owner.Options()
+	o.Addr = ask[strings.LastIndexByte(ask, ' ')+1:]
+	o.PoolSize, o.MinIdleConns, o.PushNotificationProcessor = 1, 0, nil
+	node := rdb.Options().NewClient(&o)
+	defer func() { _ = node.Close() }()
+	pipe := node.WithTimeout(e.ackBound()).Pipeline()
+	_ = pipe.Do(ctx, "asking")
+	cmd.SetErr(nil)
+	return e.execAcked(ctx, pipe, cmd)
+}
+
+// ackBound is how long it may take to read what a script and WAIT answer.
+func (e *Engine) ackBound() time.Duration { return e.cfg.Acks.Timeout + answerWithin }
+
 // onceAcked returns the context for one request to give back under ctx that is to
 // be acknowledged.
 func (e *Engine) onceAcked(ctx *cleanup) (context.Context, *acked, context.CancelFunc) {
@@ -133,7 +167,7 @@ func Done(err error) bool { return err == nil || errors.Is(err, ErrNotReplicated
 // ackPipe returns a pipeline to the server of the first key of cmd that reads for
 // long enough. (That of a ClusterClient would send WAIT to any node.)
 func (e *Engine) ackPipe(ctx context.Context, cmd redis.Cmder) (redis.Pipeliner, error) {
-	bound := e.cfg.Acks.Timeout + answerWithin
+	bound := e.ackBound()
 	switch rdb := e.rdb.(type) {
 	case *redis.Client:
 		return rdb.WithTimeout(bound).Pipeline(), nil

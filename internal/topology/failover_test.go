@@ -86,6 +86,7 @@ func TestClusterFailover(t *testing.T) {
 		// Reads would go to replicas, if commands let them.
 		return newClient(t, cl.Client(t, func(o *redis.ClusterOptions) { o.ReadOnly, o.RouteRandomly = true, true }), opts...)
 	}
+	testOpenSlotAcks(t, cl)
 	a, b, c := client(), client(), client()
 	const tag = "{failing}"
 	slot := cl.Slot(t, tag)

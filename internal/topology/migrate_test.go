@@ -80,3 +80,23 @@ func testOpenSlot(t *testing.T, cl *redistest.Cluster) {
 	cl.MoveSlot(t, slot, from, to)
 	take(t, "rlock", c, tag+"new").give(t)
 }
+
+// The same where replicas are to confirm: those of the node at which it is.
+func testOpenSlotAcks(t *testing.T, cl *redistest.Cluster) {
+	c := newClient(t, cl.Client(t), latchkey.WithWatchdogTimeout(3*time.Second),
+		latchkey.WithReplicaAck(1, time.Second, latchkey.AckRenewals, latchkey.AckReleases))
+	const tag = "{opened}"
+	slot := cl.Slot(t, tag)
+	from := cl.Owner(t, slot)
+	to := (from + 1) % 3
+	held := []taken{take(t, "rlock", c, tag+"old")}
+	cl.OpenSlot(t, slot, from, to)
+	held = append(held, take(t, "rlock", c, tag+"new"), take(t, "rlock", c, tag+"another"))
+	before := c.Stats().Renewals
+	redistest.Until(t, "some periods", func() bool { return c.Stats().Renewals > before+9 })
+	require.Zero(t, c.Stats().Losses)
+	for _, g := range held {
+		g.give(t)
+	}
+	cl.MoveSlot(t, slot, from, to)
+}
