@@ -23,7 +23,8 @@ const maxPreference = time.Hour
 
 // WriterPreference sets for how long fresh readers stand back for a writer of
 // this lock that waits because of readers; see the package comment. A writer
-// comes to its turn within three times that if read holds are shorter than it.
+// comes to its turn within three times that if read holds are shorter than it. One
+// whose context is cancelled leaves them standing for what is left of it.
 // Zero: never, as with Redisson. Milliseconds count. Default: 2 s.
 func WriterPreference(d time.Duration) Option {
 	if d < 0 || d > maxPreference {

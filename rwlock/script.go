@@ -282,7 +282,11 @@ func (s *writeScripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.
 	}
 	back := int64(0)
 	if r.Waits {
-		back = s.preference.Milliseconds()
+		d := s.preference
+		if at, ok := ctx.Deadline(); ok {
+			d = min(d, max(time.Until(at), time.Millisecond)) // no longer than the caller waits
+		}
+		back = d.Milliseconds()
 	}
 	args = append(args, r.Holder, r.Count, r.Lease.Milliseconds(), r.Deadline.NotAfter, r.Deadline.Ahead, s.prefixArg, back)
 	if r.Label != "" {

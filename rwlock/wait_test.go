@@ -725,6 +725,19 @@ func TestWriterIsNotStarved(t *testing.T) {
 			}
 		})
 	})
+	t.Run("reads that last longer than a request may", func(t *testing.T) {
+		inBubble(t, func(b *bubble) {
+			ctx, cancel := context.WithCancel(b.ctx)
+			waits := stream(b, ctx, 5, 12*time.Second)
+			start := time.Now()
+			b.unlock(b.must(b.lock(rwlock.WriterPreference(15 * time.Second)).WriteLock().Lock(b.ctx)))
+			require.LessOrEqual(b, time.Since(start), 45*time.Second)
+			cancel()
+			for _, ch := range waits {
+				require.LessOrEqual(b, <-ch, 15*time.Second+slack, "the longest wait of a reader")
+			}
+		})
+	})
 	t.Run("without a preference it is", func(t *testing.T) {
 		inBubble(t, func(b *bubble) {
 			ctx, cancel := context.WithCancel(b.ctx)

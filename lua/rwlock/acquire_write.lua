@@ -70,7 +70,6 @@ if mode == 'read' then
   if longest >= 0 then
     local signed = call('PTTL', sign)
     if signed < 0 and back > 0 then
-      back = math.max(math.min(back, notafter - now), 1) -- no longer than the caller waits
       local from = now + math.floor(math.min(100, back / 4))
       signed = 2 * back
       redis.pcall('SET', sign, from .. ' ' .. now + back, 'PX', signed)
