@@ -914,3 +914,24 @@ func TestHeirThatGivesUp(t *testing.T) {
 	require.Zero(t, c.Stats().Held)
 	require.Zero(t, c.Stats().Losses)
 }
+
+// Who takes the lock from its holder tells the next one also when that waits in the
+// same client, for which Redis has no message.
+func TestForceUnlockHolderWakesOwnWaiter(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+		l := fairlock.New(newClient(t, env.Client()), "f")
+		h := must(t)(l.Lock(t.Context()))
+		next := later(func() (*latchkey.Hold, error) { return l.Lock(t.Context()) })
+		time.Sleep(time.Second) // it listens, and has nothing to ask for
+		start := time.Now()
+		freed, err := l.ForceUnlockHolder(t.Context(), h.HolderID())
+		require.NoError(t, err)
+		require.True(t, freed)
+		o := await(t, next, time.Minute)
+		require.NoError(t, o.err)
+		require.Zero(t, o.at.Sub(start))
+		require.ErrorIs(t, h.Unlock(t.Context()), latchkey.ErrLeaseLost)
+		unlock(t, o.hold)
+		require.Empty(t, env.Redis.Keys(t.Context(), "*").Val())
+	})
+}

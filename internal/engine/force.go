@@ -18,8 +18,10 @@ func (e *Engine) ForceHolder(ctx context.Context, op string, s *Spec, holder str
 	e.UpToDate(ctx, s.Key)
 	err = e.Ask(ctx, op, s, false, func() error {
 		// It may have a label: that is taken away with the hold.
-		v, err := s.Scripts.Release(ctx, e, &Return{Holder: holder, Label: "?"})
+		ret := &Return{Holder: holder, Label: "?"}
+		v, err := s.Scripts.Release(ctx, e, ret)
 		freed = v == Granted
+		e.turn(s, ret.Next)
 		return err
 	})
 	return freed, err
