@@ -981,3 +981,33 @@ func TestBadArguments(t *testing.T) {
 		require.Panics(t, func() { rwlock.WriterPreference(d) })
 	}
 }
+
+// A holder is known by what Info shows of it, whichever half that is of; and each half
+// takes away its own holds only.
+func TestForceUnlockHolderOfTheOtherHalf(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		c := b.client()
+		rw, other := rwlock.New(c, "a"), b.lock()
+		w := b.must(rw.WriteLock().Lock(b.ctx))
+		force := func(l *rwlock.Lock, want bool) {
+			info, err := c.Info(b.ctx, "a")
+			require.NoError(b, err)
+			for _, h := range info.Holders {
+				if h.Mode == "write" {
+					freed, err := l.ForceUnlockHolder(b.ctx, h.ID)
+					require.NoError(b, err)
+					require.Equal(b, want, freed)
+				}
+			}
+		}
+		force(other.ReadLock(), false)
+		require.NoError(b, w.Extend(b.ctx, time.Minute))
+		r := b.must(rw.ReadLock().Lock(w.Context()))
+		force(other.ReadLock(), true)
+		require.ErrorIs(b, r.Unlock(b.ctx), latchkey.ErrLeaseLost)
+		require.NoError(b, w.Extend(b.ctx, time.Minute))
+		force(other.WriteLock(), true)
+		require.ErrorIs(b, w.Unlock(b.ctx), latchkey.ErrLeaseLost)
+		b.empty()
+	})
+}

@@ -12,6 +12,9 @@ func (e *Engine) ForceHolder(ctx context.Context, op string, s *Spec, holder str
 	if holder == "" {
 		return false, e.Wrap(op, s, errNoHolder)
 	}
+	if s.Other != "" {
+		holder = strings.TrimSuffix(holder, s.Other) // so it is shown where it has the other half
+	}
 	if !strings.HasSuffix(holder, s.Suffix) {
 		holder += s.Suffix
 	}
