@@ -60,8 +60,9 @@ func (rw *RWLock) WriteLock() *Lock { return rw.write }
 // that of a read lock taken with w's Context would end with w.
 //
 // If the error is nil, the caller holds the read lock, and no longer w. If it is
-// one of taking the read lock, w is as it was. If it is one of w's Unlock, see
-// there; the read lock is not held then.
+// one of taking the read lock, w is as it was: with ErrNotAcquired it has been taken
+// away, and somebody else has the lock. If it is one of w's Unlock, see there; the
+// read lock is not held then.
 func (rw *RWLock) Downgrade(ctx context.Context, w *latchkey.Hold, opts ...latchkey.LockOption) (*latchkey.Hold, error) {
 	const op = "downgrade"
 	e, s := rw.read.engine, rw.read.spec
@@ -75,7 +76,7 @@ func (rw *RWLock) Downgrade(ctx context.Context, w *latchkey.Hold, opts ...latch
 	if err := held.NotHeld(op); err != nil {
 		return nil, err
 	}
-	r, err := rw.read.acquire(engine.WithHold(ctx, held), op, false, opts)
+	r, err := rw.read.acquire(engine.WithHold(ctx, held), op, true, opts)
 	if err != nil {
 		return nil, err
 	}

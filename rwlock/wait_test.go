@@ -356,11 +356,15 @@ func TestDowngradeInOneCall(t *testing.T) {
 		require.NoError(b, err)
 		_, err = rw.Downgrade(b.ctx, w)
 		require.ErrorIs(b, err, latchkey.ErrLeaseLost)
-		// And one that another writer has taken over makes it wait for that.
+		// And one that another writer has taken over makes it wait for that if it may.
 		w = b.must(rw.WriteLock().Lock(b.ctx))
 		_, err = other.WriteLock().ForceUnlock(b.ctx)
 		require.NoError(b, err)
 		successor := b.must(other.WriteLock().Lock(b.ctx))
+		start := time.Now()
+		_, err = rw.Downgrade(b.ctx, w)
+		require.ErrorIs(b, err, latchkey.ErrNotAcquired)
+		require.Zero(b, time.Since(start))
 		_, err = rw.Downgrade(b.ctx, w, latchkey.Wait(time.Second))
 		require.ErrorIs(b, err, latchkey.ErrNotAcquired)
 		require.ErrorIs(b, w.Unlock(b.ctx), latchkey.ErrLeaseLost)
