@@ -39,6 +39,7 @@ type whole struct {
 	cancel   context.CancelCauseFunc
 	gone     chan struct{} // behind Lost; made on demand
 	unlocked bool          // Unlock was called
+	back     bool          // and has given back as much as it takes
 	timer    *time.Timer   // of every
 	outer    any           // what it is part of itself
 	ended    func(cause error)
@@ -312,13 +313,13 @@ func ask(parts []*part, f func(*part) error) <-chan answer {
 // free that another could have it.
 func (w *whole) Unlock(ctx context.Context) error {
 	w.mu.Lock()
-	again, was := w.unlocked, w.state == held
+	again, was, back := w.unlocked, w.state == held, w.back
 	w.unlocked = true
 	w.endLocked(context.Canceled)
 	left, total := w.stateErrLocked(), len(w.parts)
 	w.mu.Unlock()
 	parts := w.present(func(p *part) bool { return !p.back })
-	if again && len(parts) == 0 {
+	if back || again && len(parts) == 0 {
 		return w.lock.wrap("unlock", left)
 	}
 	r := w.returned(ask(parts, func(p *part) error { return w.unlockPart(ctx, p) }), len(parts))
@@ -328,6 +329,9 @@ func (w *whole) Unlock(ctx context.Context) error {
 	case !was && !again:
 		return w.lock.wrap("unlock", join(append([]error{left}, r.errs...)...))
 	case total-r.missing >= w.lock.quorum && r.free >= w.lock.quorum:
+		w.mu.Lock()
+		w.back = true
+		w.mu.Unlock()
 		return nil // a minority's troubles end with its leases
 	}
 	return w.lock.wrap("unlock", w.found(join(r.errs...)))

@@ -113,6 +113,24 @@ func TestRedSpentLease(t *testing.T) {
 	})
 }
 
+// TestRedSecondUnlock: it is refused at once, although a minority has not answered the
+// first one, which has given back what it takes.
+func TestRedSecondUnlock(t *testing.T) {
+	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
+		h := mustLock(t, l)
+		synctest.Wait()
+		require.Equal(t, 5, fl.holding("r"))
+		fl.cut(true, 1, 3)
+		mustUnlock(t, h)
+		start := time.Now()
+		require.ErrorIs(t, h.Unlock(t.Context()), latchkey.ErrNotHeld)
+		require.Zero(t, time.Since(start))
+		fl.cut(false, 1, 3)
+		time.Sleep(30 * time.Second)
+		clean(t, fl.envs...)
+	})
+}
+
 // TestRedMinorityDown: two silent servers of five cost nothing; three end it.
 func TestRedMinorityDown(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
