@@ -91,6 +91,26 @@ func await(t testing.TB, ch <-chan outcome, d time.Duration) outcome {
 	}
 }
 
+// The label of a call that gives up goes with it, also when its holder goes on waiting
+// by another call.
+func TestLabelOfOneWhoLeftAnother(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+		l := fairlock.New(newClient(t, env.Client()), "f")
+		h := must(t)(fairlock.New(newClient(t, env.Client()), "f").Lock(t.Context()))
+		me := latchkey.WithHolder(t.Context())
+		ctx, cancel := context.WithCancel(me)
+		labelled := later(func() (*latchkey.Hold, error) { return l.Lock(ctx, latchkey.Label("z")) })
+		synctest.Wait()
+		plain := later(func() (*latchkey.Hold, error) { return l.Lock(me) })
+		synctest.Wait()
+		cancel()
+		require.ErrorIs(t, await(t, labelled, time.Minute).err, context.Canceled)
+		unlock(t, h)
+		unlock(t, await(t, plain, time.Minute).hold)
+		require.Empty(t, env.Redis.Keys(t.Context(), "*").Val())
+	})
+}
+
 // The order in which Redis has queued them is the order in which they are
 // granted: no inversion among 3 clients × 50 goroutines that come when they like.
 func TestFirstComeFirstServed(t *testing.T) {

@@ -189,11 +189,14 @@ func (e *Engine) left(ctx *cleanup, c *claim) bool {
 		return ctx.Err() != nil
 	}
 	defer ent.unlockOps()
-	if ent.counted() > 0 || e.lines.Sits(s.Line, ent.field) {
-		return true // the holder has it, or waits for it by another call
-	}
 	once, cancel := context.WithTimeout(ctx, returnBound)
 	defer cancel()
+	if n := ent.counted(); n > 0 || e.lines.Sits(s.Line, ent.field) {
+		if n == 0 || ent.label == "" {
+			e.unlabel(&cleanup{Context: once}, c)
+		}
+		return true // the holder has it, or waits for it by another call
+	}
 	l := &Leaving{Holder: ent.field, Wait: c.queueWait()}
 	if !ent.fresh {
 		l.Deadline = e.deadline(returnBound)
@@ -206,8 +209,13 @@ func (e *Engine) left(ctx *cleanup, c *claim) bool {
 		return Sort(err) == Never
 	}
 	e.turn(s, l.Next)
-	if c.cfg.Label != "" {
-		e.writeLabels(&cleanup{Context: once}, "", []string{LabelKey(s.Key, ent.field)}, []time.Duration{0})
-	}
+	e.unlabel(&cleanup{Context: once}, c)
 	return v != Late
+}
+
+// unlabel removes the label that c may have left at its place in the queue.
+func (e *Engine) unlabel(ctx *cleanup, c *claim) {
+	if c.cfg.Label != "" {
+		e.writeLabels(ctx, "", []string{LabelKey(c.spec.Key, c.entry.field)}, []time.Duration{0})
+	}
 }
