@@ -87,6 +87,25 @@ func TestGivenWithALeaseOfItsOwn(t *testing.T) {
 		})
 }
 
+// Nor does it keep the lock closed for longer than it asked for.
+func TestGivenWithAShortLease(t *testing.T) {
+	for _, opt := range []latchkey.LockOption{latchkey.Lease(time.Second), latchkey.MaxHold(time.Second)} {
+		for _, as := range []func(context.Context) context.Context{anew, latchkey.WithHolder} {
+			between(t, time.Second, as, []latchkey.LockOption{opt}, func(t *pair) {
+				b, h, got := t.b, t.h, t.got
+				unlock(t, h)
+				o := <-got
+				require.NoError(t, o.err)
+				require.LessOrEqual(t, b.Redis.PTTL(t.Context(), "f").Val(), time.Second)
+				require.NoError(t, o.hold.Extend(t.Context(), time.Minute))
+				require.InDelta(t, 60, b.Redis.PTTL(t.Context(), "f").Val().Seconds(), 1)
+				unlock(t, o.hold)
+				require.Empty(t, b.Redis.Keys(t.Context(), "*").Val())
+			})
+		}
+	}
+}
+
 // A holder that comes again could take an old message for a new one: it asks.
 func TestGivenToAHolderThatComesAgain(t *testing.T) {
 	between(t, time.Second, latchkey.WithHolder, nil, func(t *pair) {

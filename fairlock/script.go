@@ -85,7 +85,7 @@ func (s *scripts) args(n int) []any {
 
 // Acquire runs fairlock/acquire.
 func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.Request) (engine.Grant, error) {
-	keys, args := 4, s.args(19)
+	keys, args := 4, s.args(20)
 	if r.Label != "" {
 		keys, args = keys+1, append(args, engine.LabelKey(s.key, r.Holder))
 	}
@@ -94,6 +94,9 @@ func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.Reque
 	switch {
 	case r.Wait > 0:
 		args = append(args, r.Label, s.proofArg)
+		if r.Ends > 0 {
+			args = append(args, r.Ends)
+		}
 	case r.Label != "":
 		args = append(args, r.Label)
 	}

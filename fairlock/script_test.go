@@ -595,6 +595,24 @@ func TestReentryAndCounts(t *testing.T) {
 	})
 }
 
+// A lease that was given is cut to the one that is asked for; any other is not.
+func TestGivenLeaseIsCut(t *testing.T) {
+	onBoth(t, func(s *scripted) {
+		ask := func(count int, ends int64) string {
+			return s.reply(2, lua.FairLockAcquire, fourKeys, "a:1", count, 1000, s.now()+within, ahead, timeout, timeout,
+				"a", alive, channelOf("f"), "PUBLISH", day, "", proof, ends)
+		}
+		s.do("HSET", "f", "a:1", 1)
+		ends := s.now() + 15000
+		s.do("PEXPIREAT", "f", ends)
+		require.Regexp(s, `^1 1\d{4}$`, ask(1, ends-1000), "it is another one")
+		require.Regexp(s, `^1 1\d{4}$`, ask(2, ends), "not that of a re-entry")
+		require.Equal(s, "1 1000", ask(1, ends))
+		s.do("PEXPIRE", "f", 20000) // made longer
+		require.Regexp(s, `^1 \d{5}$`, ask(1, ends), "the same request once more")
+	})
+}
+
 func TestLateAcquire(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		for _, notafter := range []int64{s.now() - 1, s.now() + 2*ahead} {

@@ -325,6 +325,9 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 	switch {
 	case c.queues:
 		c.req.Wait, c.queued = c.queueWait(), true
+		ent.mu.Lock()
+		c.req.Ends = ent.ends
+		ent.mu.Unlock()
 	case e.gives(s) && !c.alone:
 		c.enlist()
 	}

@@ -121,6 +121,7 @@ func (e *Engine) told(s *Spec, message string) bool {
 	if s.Queue != nil {
 		pl, ok := e.lines.PledgeTo(s.Line, g.id)
 		if !ok || !e.given(pl, g) {
+			e.mayCut(s, g)
 			e.turn(s, g.id) // it asks, and finds that it has the lock
 		}
 		return true
@@ -169,6 +170,16 @@ func (e *Engine) given(pl wait.Pledge, g gift) bool {
 		}
 	})
 	return kept && c.hold != nil
+}
+
+// mayCut notes when the lease ends that a waiter was given, who may want a shorter one.
+func (e *Engine) mayCut(s *Spec, g gift) {
+	if ent := e.findID(g.id, s); ent != nil {
+		ent.mu.Lock()
+		ent.ends = g.at + g.lease.Milliseconds()
+		ent.mu.Unlock()
+		ent.leave()
+	}
 }
 
 // unwanted gives back what somebody was given who is not here any more.

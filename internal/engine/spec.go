@@ -91,6 +91,7 @@ type Request struct {
 	Label    string
 	Waits    bool          // the caller goes on waiting if it is refused
 	Wait     time.Duration // above 0: it stands in the queue then, see Queue
+	Ends     int64         // server ms: when a lease ends that the holder was given, 0 if it was not
 	Entry    string        // for the list of those who are given the lock; see Spec.List
 	Unlist   string        // an entry to be taken out of that list
 	Tokens   int64         // fencing tokens to take, for an heir that is to hand on in memory

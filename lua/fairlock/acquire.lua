@@ -25,6 +25,8 @@
 -- ARGV[13]  label, kept as long as the lease, and before that as the place, but
 --           no longer than its score says (may be absent)
 -- ARGV[14]  proof of the client: see fairlock/queue (may be absent)
+-- ARGV[15]  when a lease ends, server ms, with which the holder was given the lock: it
+--           is cut to ARGV[3], unless it is another one by now (may be absent)
 --
 -- Returns server ms                          granted, for that lease
 --         {1, lease left ms, server ms}      granted: the holder has that hold count
@@ -155,7 +157,8 @@ if refused then
 end
 
 call('HSET', lock, holder, count)
-if left < lease then
+local ends = count == 1 and left > lease and tonumber(ARGV[15])
+if left < lease or ends and math.abs(now + left - ends) < 10 then
   -- A lock without a lease would be held for ever, so a server that lets us
   -- write but not expire gets its key back.
   local done = try('PEXPIRE', lock, lease)
