@@ -290,6 +290,9 @@ func (w *whole) Extend(ctx context.Context, lease time.Duration) error {
 			return w.NotHeld(op) // the rest, if there is one, goes on by itself
 		}
 	}
+	if len(errs) == 0 {
+		return w.NotHeld(op) // a part had been lost before it was asked
+	}
 	return w.lock.wrap(op, join(errs...))
 }
 
