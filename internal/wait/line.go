@@ -255,6 +255,9 @@ func (ls *Lines) heldBack(p *Place) time.Duration {
 func (ls *Lines) rest(p *Place) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
+	if p.gone {
+		return // its turn says so; another would take the place of that one
+	}
 	p.asks = false
 	if p.turn == nil {
 		p.turn = make(chan turn, 1)

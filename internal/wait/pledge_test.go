@@ -124,6 +124,44 @@ func TestPledgeKept(t *testing.T) {
 	})
 }
 
+// asked is hints that call a function when they are asked whether they flow.
+type asked struct {
+	*hints
+	live func()
+}
+
+func (a asked) Live() bool {
+	a.live()
+	return a.hints.Live()
+}
+
+// A head that is about to sleep is given the thing, while a nudge for the head
+// before it is left over.
+func TestPledgeKeptAtANudge(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		ls, h := wait.NewLines(), newHints()
+		granted := make(chan struct{})
+		first := until(t.Context(), ls, "k", newClaim(func(int) (wait.Answer, error) {
+			<-granted
+			return wait.Answer{Granted: true, After: time.Hour}, nil
+		}), policy(h))
+		p := policy(h)
+		p.Listen = func() wait.Hints {
+			return asked{h.open().(*hints), func() {
+				pl, ok := ls.PledgeHead("k")
+				require.True(t, ok)
+				require.True(t, pl.Keep(time.Hour, func() {}))
+			}}
+		}
+		next := until(t.Context(), ls, "k", newClaim(always), p)
+		require.True(t, ls.Nudge("k"))
+		close(granted)
+		require.NoError(t, (<-first).err)
+		require.NoError(t, (<-next).err)
+		require.Zero(t, ls.Waiting())
+	})
+}
+
 // The next one need not ask before the lease of what was given is over.
 func TestPledgeKeptForALease(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
