@@ -475,6 +475,27 @@ func TestNearestDeadline(t *testing.T) {
 	})
 }
 
+// Nobody says so when a lease is over, so the next one knows when that is also if
+// it is that of one of its own client who was served before it.
+func TestNearestDeadlineBehindAGrant(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+		s := set(t, locktest.NewClient(t, env.Redis, latchkey.WithRecheck(time.Hour)), "s", 1)
+		p, err := s.Acquire(t.Context())
+		require.NoError(t, err)
+		first := s.AcquireAsync(t.Context(), latchkey.Lease(500*time.Millisecond))
+		synctest.Wait()
+		next := s.AcquireAsync(t.Context())
+		time.Sleep(time.Minute)
+		start := time.Now()
+		require.NoError(t, p.Release(t.Context()))
+		require.NoError(t, (<-first).Err) // and it is not released
+		got := <-next
+		require.NoError(t, got.Err)
+		assert.Equal(t, 502*time.Millisecond, time.Since(start))
+		require.NoError(t, got.Value.Release(t.Context()))
+	})
+}
+
 func TestTTL(t *testing.T) {
 	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()

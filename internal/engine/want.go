@@ -55,7 +55,7 @@ type Lessee interface {
 // An Answer is what Redis said to a Want.
 type Answer struct {
 	Verdict Verdict
-	After   time.Duration // on a refusal: the longest sleep that can be right; 0 when unknown
+	After   time.Duration // the longest sleep that can be right, of whoever has nothing yet; 0 when unknown
 	Last    bool          // on a grant: nothing is left
 	Earlier bool          // on a grant: only to those who waited at the last question
 }
@@ -192,7 +192,7 @@ func (d *demand) try(ctx context.Context, others []Want) (ans wait.Answer, serve
 			return ans, 0, true, err
 		}
 		d.unsettled = false
-		return wait.Answer{Granted: true, Last: got.Last, Earlier: got.Earlier}, served, true, nil
+		return wait.Answer{Granted: true, After: got.After, Last: got.Last, Earlier: got.Earlier}, served, true, nil
 	case Late:
 		ans, err = d.failure(errLate)
 		return ans, 0, true, err
