@@ -175,6 +175,36 @@ func TestNextCountForOneWhoComesLater(t *testing.T) {
 	})
 }
 
+// So it is when the one who looked for all of them has given up meanwhile; who came
+// after its last look waits for the count that runs.
+func TestNextCountBehindOneWhoGaveUp(t *testing.T) {
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+		l, other := countdownlatch.New(c, "l"), countdownlatch.New(locktest.NewClient(t, env.Client()), "l")
+		set(t, l, 1)
+		first, cancel := context.WithCancel(t.Context())
+		head := l.AwaitAsync(first)
+		synctest.Wait()
+		next := []<-chan error{l.AwaitAsync(t.Context()), l.AwaitAsync(t.Context())}
+		env.Advance(time.Second)
+		env.Partition(env.Redis) // the waiters hear of nothing
+		require.NoError(t, other.CountDown(t.Context()))
+		set(t, other, 1)
+		later := l.AwaitAsync(t.Context()) // of the second count
+		synctest.Wait()
+		cancel()
+		require.ErrorIs(t, <-head, context.Canceled)
+		env.Heal(env.Redis)
+		env.Advance(time.Minute)
+		for i, w := range next {
+			require.Len(t, w, 1, "%d", i)
+			require.NoError(t, <-w)
+		}
+		require.Empty(t, later)
+		require.NoError(t, other.CountDown(t.Context()))
+		require.NoError(t, <-later)
+	})
+}
+
 // A server whose clock is set back remembers an end of a count that lies ahead: it
 // opens no later one, and the end of that one is seen all the same.
 func TestClockSetBack(t *testing.T) {

@@ -45,6 +45,13 @@ type Sweeper interface {
 	Sweep(ctx context.Context) error
 }
 
+// A Successor is a Want that goes on where another one of its kind has left, who
+// asked for both.
+type Successor interface {
+	Want
+	Succeeds(before Want)
+}
+
 // A Lessee is a Want that is granted leases, each of which ends by itself.
 type Lessee interface {
 	Want
@@ -142,6 +149,13 @@ func (d *demand) run(ctx context.Context, claim wait.Claim) error {
 		return ErrNotAcquired
 	}
 	return err
+}
+
+// Succeeds tells the want of d what the one before it has learned.
+func (d *demand) Succeeds(head wait.Claim) {
+	if s, ok := d.want.(Successor); ok {
+		s.Succeeds(head.(*demand).want)
+	}
 }
 
 // Try asks once.

@@ -213,6 +213,9 @@ func (ls *Lines) remove(p *Place, t turn) (unused Hints) {
 		if h, ok := l.head.claim.(Header); ok {
 			h.Heads()
 		}
+		if s, ok := l.head.claim.(Successor); ok && l.head.number <= l.asked { // by p, whose caller this is
+			s.Succeeds(p.claim)
+		}
 		if ls.ended && l.head.follows {
 			t = turn{ended: true}
 		}

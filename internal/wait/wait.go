@@ -78,6 +78,15 @@ type Header interface {
 	Heads()
 }
 
+// A Successor is a Claim that takes over what the head of the line has learned for
+// it, where Policy.Together is. Succeeds is called when the head has left, with its
+// claim, if the new head stood in line when the last question was asked that was
+// refused; it must not block, and must not call back.
+type Successor interface {
+	Claim
+	Succeeds(head Claim)
+}
+
 // groupSize is for how many others the head of a line asks.
 const groupSize = 31
 
