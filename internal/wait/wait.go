@@ -245,6 +245,9 @@ func (w *waiter) wait(ctx context.Context, c Claim) (next turn, err error) {
 		if !t.asleep {
 			if !ls.stir(w.place) {
 				w.take()
+				if !p.Exclusive {
+					ls.Nudge(w.place.line.key) // what has woken w may have told of more than it was given
+				}
 				return turn{}, errGiven
 			}
 			ans, err = w.ask(ctx, c)
