@@ -16,8 +16,8 @@
 // A permit is taken once and given back once, whatever is repeated, delayed or
 // answered into the void; what an Acquire that failed may have been granted is
 // given back in the background. A Release that ends with an error whose
-// MaybeApplied is true may or may not have given back; after any other error it
-// has not.
+// MaybeApplied is true may or may not have given back, or in part; after any other
+// error it has not.
 //
 // Within one client the first to come is the first served, so a large request is
 // not starved by small ones. Between clients there is no order: a request for

@@ -98,6 +98,30 @@ func TestPermitsGoOnOnlyToWhomTheyAreEnough(t *testing.T) {
 	})
 }
 
+// Some have gone on, and Redis refuses the others: whoever gave all of them back must
+// not take that for an error after which he may do so again.
+func TestPermitsGoOnInPart(t *testing.T) {
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+		s := set(t, c, "s", 3)
+		require.NoError(t, s.Acquire(t.Context(), 3))
+		first, next := waiting(t, s, 3), waiting(t, s, 1)
+		require.NoError(t, s.Release(t.Context(), 3))
+		synctest.Wait()
+		require.NoError(t, <-first)
+		env.Mini.SetError("NOPERM not now")
+		err := s.Release(t.Context(), 3)
+		env.Mini.SetError("")
+		require.NoError(t, <-next)
+		var e *latchkey.Error
+		require.ErrorAs(t, err, &e)
+		assert.True(t, e.MaybeApplied())
+		require.ErrorContains(t, err, `semaphore: release "s": 1 of 3 `)
+		require.ErrorContains(t, err, "NOPERM not now")
+		require.NoError(t, s.Release(t.Context(), 3)) // the one and the others
+		assert.Equal(t, 3, available(t, s))
+	})
+}
+
 func TestPermitsNeverGoOnWithoutHandOver(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		s := set(t, locktest.NewClient(t, env.Redis, latchkey.WithHandOver(0)), "s", 1)

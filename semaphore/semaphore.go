@@ -126,6 +126,7 @@ func (s *Semaphore) release(ctx context.Context, op string, n int, existing bool
 	if err := atLeast(0, n); err != nil || n == 0 {
 		return false, s.engine.Wrap(op, s.spec, err)
 	}
+	all := n
 	if !existing {
 		if n = s.engine.HandOn(s.spec, n); n == 0 {
 			return true, nil
@@ -139,7 +140,7 @@ func (s *Semaphore) release(ctx context.Context, op string, n int, existing bool
 		return v, err
 	})
 	r.done(err)
-	return released && engine.Done(err), err
+	return released && engine.Done(err), s.engine.Partly(op, s.spec, all-n, all, err)
 }
 
 // AddPermits changes the number of available permits by n, which may be

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -108,6 +110,17 @@ func (e *Engine) HandOn(s *Spec, units int) (left int) {
 		e.shares.drop(s.Line, units)
 	}
 	return units
+}
+
+// Partly makes err, with which the return of what HandOn has left has ended, one
+// that may have been carried out: of all the units, those that others got were
+// given back.
+func (e *Engine) Partly(op string, s *Spec, given, all int, err error) error {
+	if given == 0 || Done(err) {
+		return err
+	}
+	err = fmt.Errorf("%d of %d have gone on to who waits for them, for the others: %w", given, all, errors.Unwrap(err))
+	return e.Wrap(op, s, inDoubt{err})
 }
 
 // demandOf returns the demand for something divisible that c is; nil if it is
