@@ -45,8 +45,11 @@ func (l *Latch) Name() string { return l.spec.Name }
 // a latch that is open and cannot be set again.)
 func (l *Latch) TrySetCount(ctx context.Context, n int64) (set bool, err error) {
 	const op = "set-count"
-	if n < 1 {
+	switch {
+	case n < 1:
 		return false, l.engine.Wrap(op, l.spec, fmt.Errorf("a count of %d: the least is 1", n))
+	case n > engine.MaxCount:
+		return false, l.engine.Wrap(op, l.spec, fmt.Errorf("a count of %d: the most is %d", n, int64(engine.MaxCount)))
 	}
 	r := l.request()
 	err = l.engine.Change(ctx, op, l.spec, func(ctx context.Context, d engine.Deadline) (v engine.Verdict, err error) {

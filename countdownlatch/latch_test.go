@@ -2,6 +2,7 @@ package countdownlatch_test
 
 import (
 	"context"
+	"math"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -69,7 +70,7 @@ func TestCount(t *testing.T) {
 func TestBadArguments(t *testing.T) {
 	c := locktest.NewClient(t, redistest.Start(t).Client(t))
 	l := countdownlatch.New(c, "l")
-	for _, n := range []int64{0, -1} {
+	for _, n := range []int64{0, -1, math.MaxInt64} {
 		_, err := l.TrySetCount(t.Context(), n)
 		var e *latchkey.Error
 		require.ErrorAs(t, err, &e)

@@ -83,11 +83,18 @@ func first(permits []*Permit, err error) (*Permit, error) {
 
 var errOptions = errors.New("permits take the options Label, Lease, MaxHold, Permanent and Wait only")
 
+// mostAtOnce is how many permits one request may be for: each has an id, and Redis
+// 6.2 takes a million arguments at most.
+const mostAtOnce = 100_000
+
 func (s *Semaphore) acquire(ctx context.Context, op string, n int, try bool, opts []latchkey.LockOption) ([]*Permit, error) {
 	cfg := engine.NewLockConfig(opts)
-	err := atLeast(0, n)
-	if cfg.AtLeast > 0 {
+	err := engine.CheckCount(int64(n), 0)
+	switch {
+	case cfg.AtLeast > 0:
 		err = errOptions
+	case n > mostAtOnce:
+		err = fmt.Errorf("%d permits at once: the most is %d", n, mostAtOnce)
 	}
 	if err != nil || n == 0 {
 		return nil, s.engine.Wrap(op, s.spec, err)
@@ -173,7 +180,7 @@ func (s *Semaphore) release(ctx context.Context, op string, ids []string) (unkno
 // it does nothing when there is one. Waiters are woken.
 func (s *Semaphore) TrySetPermits(ctx context.Context, n int) (set bool, err error) {
 	const op = "set-permits"
-	if err := atLeast(0, n); err != nil {
+	if err := engine.CheckCount(int64(n), 0); err != nil {
 		return false, s.engine.Wrap(op, s.spec, err)
 	}
 	err = s.change(ctx, op, func(ctx context.Context, r *request) (v engine.Verdict, err error) {
@@ -190,7 +197,7 @@ func (s *Semaphore) TrySetPermits(ctx context.Context, n int) (set bool, err err
 // have come back. Waiters are woken.
 func (s *Semaphore) SetPermits(ctx context.Context, n int) error {
 	const op = "set-permits"
-	if err := atLeast(0, n); err != nil {
+	if err := engine.CheckCount(int64(n), 0); err != nil {
 		return s.engine.Wrap(op, s.spec, err)
 	}
 	return s.change(ctx, op, func(ctx context.Context, r *request) (engine.Verdict, error) {
@@ -203,10 +210,11 @@ func (s *Semaphore) SetPermits(ctx context.Context, n int) error {
 // makes the semaphore when there is none; the TTL of one that has one stays. To
 // add 0 does nothing. Waiters are woken.
 func (s *Semaphore) AddPermits(ctx context.Context, n int) error {
-	if n == 0 {
-		return nil
+	const op = "add-permits"
+	if err := engine.CheckCount(int64(n), -engine.MaxCount); err != nil || n == 0 {
+		return s.engine.Wrap(op, s.spec, err)
 	}
-	return s.change(ctx, "add-permits", func(ctx context.Context, r *request) (engine.Verdict, error) {
+	return s.change(ctx, op, func(ctx context.Context, r *request) (engine.Verdict, error) {
 		return s.scripts.add(ctx, s.engine, r, n)
 	})
 }
@@ -313,12 +321,4 @@ const idSize = 16
 func decodeID(id string) (raw string, ok bool) {
 	b, err := hex.DecodeString(id)
 	return string(b), err == nil && len(b) == idSize
-}
-
-// atLeast returns an error for a number of permits below the least.
-func atLeast(least, n int) error {
-	if n < least {
-		return fmt.Errorf("%d permits: the least is %d", n, least)
-	}
-	return nil
 }

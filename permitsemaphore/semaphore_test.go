@@ -204,6 +204,10 @@ func TestBadArguments(t *testing.T) {
 		"twice":         func() error { return s.Release(ctx, p.ID(), p.ID()) },
 		"TrySetPermits": func() error { _, err := s.TrySetPermits(ctx, -1); return err },
 		"SetPermits":    func() error { return s.SetPermits(ctx, -1) },
+		"too many":      func() error { _, err := s.TrySetPermits(ctx, math.MaxInt); return err },
+		"too many set":  func() error { return s.SetPermits(ctx, math.MaxInt) },
+		"too many more": func() error { return s.AddPermits(ctx, math.MaxInt) },
+		"too many ids":  func() error { _, err := s.AcquireN(ctx, math.MaxInt); return err },
 		"Extend":        func() error { return p.Extend(ctx, 0) },
 		"UpdateLease":   func() error { _, err := s.UpdateLease(ctx, p.ID(), 0); return err },
 	} {

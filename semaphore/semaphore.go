@@ -60,7 +60,7 @@ func (s *Semaphore) TrySetPermits(ctx context.Context, n int, opts ...SetOption)
 	for _, o := range opts {
 		o.apply(&cfg)
 	}
-	if err := errors.Join(atLeast(0, n), cfg.err); err != nil {
+	if err := errors.Join(engine.CheckCount(int64(n), 0), cfg.err); err != nil {
 		return false, s.engine.Wrap(op, s.spec, err)
 	}
 	err = s.change(ctx, op, func(ctx context.Context, r *request) (v engine.Verdict, err error) {
@@ -92,7 +92,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...latchkey.Lock
 var errOptions = errors.New("the permits of a plain semaphore have no lease and no holder: Wait is the only option")
 
 func (s *Semaphore) acquire(ctx context.Context, op string, n int, cfg *engine.LockConfig, try bool) error {
-	err := atLeast(0, n)
+	err := engine.CheckCount(int64(n), 0)
 	if cfg.Lease > 0 || cfg.MaxHold > 0 || cfg.AtLeast > 0 || cfg.Label != "" || cfg.Permanent {
 		err = errOptions
 	}
@@ -123,7 +123,7 @@ func (s *Semaphore) ReleaseIfExists(ctx context.Context, n int) (released bool, 
 }
 
 func (s *Semaphore) release(ctx context.Context, op string, n int, existing bool) (released bool, err error) {
-	if err := atLeast(0, n); err != nil || n == 0 {
+	if err := engine.CheckCount(int64(n), 0); err != nil || n == 0 {
 		return false, s.engine.Wrap(op, s.spec, err)
 	}
 	all := n
@@ -149,8 +149,8 @@ func (s *Semaphore) release(ctx context.Context, op string, n int, existing bool
 // one that has one stays. To add 0 does nothing. Waiters are woken.
 func (s *Semaphore) AddPermits(ctx context.Context, n int) error {
 	const op = "add-permits"
-	if n == 0 {
-		return nil
+	if err := engine.CheckCount(int64(n), -engine.MaxCount); err != nil || n == 0 {
+		return s.engine.Wrap(op, s.spec, err)
 	}
 	return s.change(ctx, op, func(ctx context.Context, r *request) (engine.Verdict, error) {
 		return s.scripts.release(ctx, s.engine, r, n, false)
@@ -201,12 +201,4 @@ func (s *Semaphore) change(ctx context.Context, op string, f func(context.Contex
 	})
 	r.done(err)
 	return err
-}
-
-// atLeast returns an error for a number of permits below the least.
-func atLeast(least, n int) error {
-	if n < least {
-		return fmt.Errorf("%d permits: the least is %d", n, least)
-	}
-	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -104,6 +105,9 @@ func TestBadArguments(t *testing.T) {
 		"Release":         func() error { return s.Release(ctx, -1) },
 		"ReleaseIfExists": func() error { _, err := s.ReleaseIfExists(ctx, -1); return err },
 		"TrySetPermits":   func() error { _, err := s.TrySetPermits(ctx, -1); return err },
+		"too many":        func() error { _, err := s.TrySetPermits(ctx, math.MaxInt); return err },
+		"too many more":   func() error { return s.AddPermits(ctx, math.MaxInt) },
+		"too many less":   func() error { return s.AddPermits(ctx, math.MinInt) },
 		"TTL":             func() error { _, err := s.TrySetPermits(ctx, 1, semaphore.TTL(-time.Second)); return err },
 		"Lease":           func() error { return s.TryAcquire(ctx, 1, latchkey.Lease(time.Second)) },
 		"Label":           func() error { return s.TryAcquire(ctx, 1, latchkey.Label("me")) },
