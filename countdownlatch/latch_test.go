@@ -107,6 +107,35 @@ func TestKeyConflict(t *testing.T) {
 	require.Equal(t, []string{"l"}, rdb.Keys(ctx, "*").Val())
 }
 
+// What is no count is said to be none, at once.
+func TestNoCount(t *testing.T) {
+	rdb := redistest.Start(t).Client(t)
+	l := countdownlatch.New(locktest.NewClient(t, rdb), "l")
+	for _, value := range []string{"text", "1.5"} {
+		require.NoError(t, rdb.Set(t.Context(), "l", value, 0).Err())
+		start := time.Now()
+		_, err := l.Count(t.Context())
+		for _, err := range []error{err, l.Await(t.Context()), l.CountDown(t.Context())} {
+			require.ErrorContains(t, err, "not an integer")
+			var e *latchkey.Error
+			require.ErrorAs(t, err, &e)
+			require.False(t, e.MaybeApplied())
+		}
+		require.Less(t, time.Since(start), time.Second)
+	}
+}
+
+// A count that Java has begun, and that is too large for a script, runs.
+func TestLargestCount(t *testing.T) {
+	rdb := redistest.Start(t).Client(t)
+	l := countdownlatch.New(locktest.NewClient(t, rdb), "l")
+	require.NoError(t, rdb.Set(t.Context(), "l", int64(math.MaxInt64), 0).Err())
+	require.EqualValues(t, 1<<53, count(t, l))
+	bounded, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, l.Await(bounded), context.DeadlineExceeded)
+}
+
 func TestDeleteReleases(t *testing.T) {
 	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		l := countdownlatch.New(c, "l")

@@ -6,4 +6,8 @@
 -- Returns the permits, 0 when there is no semaphore
 local permits = KEYS[1]
 
-return tonumber(redis.call('GET', permits) or 0)
+local have = tonumber(redis.call('GET', permits) or 0)
+if not have or have % 1 ~= 0 then
+  return redis.error_reply('ERR value is not an integer or out of range')
+end
+return have
