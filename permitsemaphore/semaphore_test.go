@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -435,6 +436,31 @@ func TestExtendAndUpdate(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, ok)
 	})
+}
+
+// While a permit gets another lease it is held all the time.
+func TestUpdateAtAnyMoment(t *testing.T) {
+	s := set(t, locktest.NewClient(t, redistest.Start(t).Client(t)), "s", 1)
+	p, err := s.Acquire(t.Context())
+	require.NoError(t, err)
+	var gone atomic.Bool
+	var looking sync.WaitGroup
+	looks, end := context.WithCancel(t.Context())
+	for range 4 {
+		looking.Go(func() {
+			for looks.Err() == nil && !gone.Load() {
+				gone.CompareAndSwap(false, p.Remaining() == 0)
+			}
+		})
+	}
+	for start := time.Now(); time.Since(start) < time.Second && !gone.Load(); {
+		_, err := s.UpdateLease(t.Context(), p.ID(), time.Minute)
+		require.NoError(t, err)
+	}
+	end()
+	looking.Wait()
+	require.False(t, gone.Load(), "it is not held for a moment")
+	require.NoError(t, p.Release(t.Context()))
 }
 
 // Lost closes within one renewal when the permit has vanished.

@@ -76,17 +76,18 @@ func (e *Engine) Lease(parent context.Context, s *Spec, id string, cfg *LockConf
 	}
 	ls.m[leaseKey{s.Key, id}] = l
 	ls.mu.Unlock()
-	if !l.watch(sent, lease) {
+	l.mu.Lock()
+	ok := l.watchLocked(sent, lease)
+	l.mu.Unlock()
+	if !ok {
 		l.leave()
 		return nil
 	}
 	return l
 }
 
-// watch puts l under the watchdog's care.
-func (l *Lease) watch(sent watchdog.Instant, lease time.Duration) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// watchLocked puts l under the watchdog's care.
+func (l *Lease) watchLocked(sent watchdog.Instant, lease time.Duration) bool {
 	if lease == 0 {
 		l.item = nil
 		return true
@@ -428,8 +429,9 @@ func (e *Engine) Relet(s *Spec, id string, sent watchdog.Instant, d time.Duratio
 		return // ended, or lost and about to be told so
 	}
 	l.cfg.Lease, l.cfg.Permanent = d, d == 0
+	ok := l.watchLocked(sent, d)
 	l.mu.Unlock()
-	if !l.watch(sent, d) {
+	if !ok {
 		l.end(lost, ErrLeaseLost, LossLimit)
 	}
 }
