@@ -91,7 +91,7 @@ func (l *Latch) Count(ctx context.Context) (n int64, err error) {
 // own. When no count is running it returns at once, also when none has ever been
 // begun: see AwaitSet.
 func (l *Latch) Await(ctx context.Context) error {
-	return l.await(ctx, "await", l.spec, func(st state) bool { return st.left <= 0 })
+	return l.await(ctx, "await", l.spec, &look{latch: l})
 }
 
 // AwaitSet is Await that first waits for a count to be begun, if none is
@@ -99,14 +99,15 @@ func (l *Latch) Await(ctx context.Context) error {
 // before they came does not count.
 func (l *Latch) AwaitSet(ctx context.Context) error {
 	const op = "await-set"
-	if err := l.await(ctx, op, l.setSpec, func(st state) bool { return st.running }); err != nil {
+	begin := &look{latch: l, begin: true}
+	if err := l.await(ctx, op, l.setSpec, begin); err != nil || begin.over {
 		return err
 	}
-	return l.await(ctx, op, l.spec, func(st state) bool { return st.left <= 0 })
+	return l.await(ctx, op, l.spec, &look{latch: l})
 }
 
-func (l *Latch) await(ctx context.Context, op string, s *engine.Spec, reached func(state) bool) error {
-	return l.engine.Until(ctx, op, s, &engine.LockConfig{}, false, &look{latch: l, reached: reached})
+func (l *Latch) await(ctx context.Context, op string, s *engine.Spec, w *look) error {
+	return l.engine.Until(ctx, op, s, &engine.LockConfig{}, false, w)
 }
 
 // Delete ends the count whatever is left of it, and reports whether one was
@@ -123,10 +124,11 @@ func (l *Latch) Delete(ctx context.Context) (deleted bool, err error) {
 // A look is one caller's wait for a state of the latch. The head of the line
 // looks for all.
 type look struct {
-	latch   *Latch
-	reached func(state) bool
-	looked  bool
-	ended   int64 // when a count had last ended at the last look
+	latch  *Latch
+	begin  bool // it waits for the begin of a count, not for the end
+	looked bool
+	ended  int64 // when a count had last ended at the last look
+	over   bool  // one has ended since then
 }
 
 // Ask looks. A count that has ended since the last look was reached too, though
@@ -137,10 +139,11 @@ func (w *look) Ask(ctx context.Context, _ engine.Deadline) (engine.Answer, error
 	if err != nil {
 		return engine.Answer{}, err
 	}
-	if w.reached(st) {
+	w.over = w.looked && st.ended != 0 && st.ended != w.ended
+	if !w.begin && st.left <= 0 || w.begin && st.running && !w.over {
 		return engine.Answer{Verdict: engine.Granted}, nil
 	}
-	if w.looked && st.ended != 0 && st.ended != w.ended {
+	if w.over {
 		return engine.Answer{Verdict: engine.Granted, Earlier: true}, nil
 	}
 	w.looked, w.ended = true, st.ended
@@ -152,6 +155,9 @@ func (w *look) Succeeds(before engine.Want) {
 	b := before.(*look)
 	w.looked, w.ended = b.looked, b.ended
 }
+
+// Admitted tells w what has ended its wait.
+func (w *look) Admitted(by engine.Want) { w.over = by.(*look).over }
 
 // Got says that it was reached.
 func (*look) Got() error { return nil }

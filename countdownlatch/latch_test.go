@@ -284,6 +284,28 @@ func TestAwaitSet(t *testing.T) {
 		require.NoError(t, other.CountDown(ctx))
 		env.Heal(env.Redis)
 		require.NoError(t, <-quick)
+
+		// So it was when the next one runs already.
+		for range 3 {
+			early = append(early, l.AwaitSetAsync(ctx))
+		}
+		early = early[2:]
+		env.Advance(time.Second)
+		env.Partition(env.Redis)
+		set(t, other, 1)
+		require.NoError(t, other.CountDown(ctx))
+		set(t, other, 1)
+		late = l.AwaitSetAsync(ctx)
+		synctest.Wait()
+		env.Heal(env.Redis)
+		env.Advance(time.Minute)
+		for i, w := range early {
+			require.Len(t, w, 1, "%d", i)
+			require.NoError(t, <-w)
+		}
+		require.Empty(t, late)
+		require.NoError(t, other.CountDown(ctx))
+		require.NoError(t, <-late)
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"sync"
@@ -660,4 +661,42 @@ func TestReleaseBehindSlowRelease(t *testing.T) {
 		require.NoError(t, two.Release(t.Context()))
 		counts(t, s, 2, 0)
 	})
+}
+
+// A permanent permit of an acquire without an answer comes back by nothing but its
+// undoing: Close waits for that as long as it may, and says when it could not be done.
+func TestCloseUndoesPermanent(t *testing.T) {
+	for _, heals := range []bool{true, false} {
+		t.Run(fmt.Sprintf("heals=%v", heals), func(t *testing.T) {
+			locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, other *latchkey.Client) {
+				rdb := env.Client()
+				c := latchkey.New(redistest.User(t, rdb), latchkey.WithUnlockTimeout(5*time.Second))
+				s := set(t, c, "s", 1)
+				p, err := s.Acquire(t.Context()) // so that Redis knows the script
+				require.NoError(t, err)
+				require.NoError(t, p.Release(t.Context()))
+				env.Link(rdb).OnNext(1, "evalsha", redistest.Swallow)
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				defer cancel()
+				_, err = s.Acquire(ctx, permitsemaphore.Permanent())
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				env.Partition(rdb)
+				all := permitsemaphore.New(other, "s")
+				counts(t, all, 0, 1)
+				if heals {
+					time.AfterFunc(3*time.Second, func() { env.Heal(rdb) })
+				}
+				start := time.Now()
+				err = c.Close()
+				require.LessOrEqual(t, time.Since(start), 7*time.Second, "the unlock timeout and two seconds")
+				if heals {
+					require.NoError(t, err)
+					counts(t, all, 1, 0)
+					return
+				}
+				require.ErrorContains(t, err, `close "s"`)
+				require.ErrorContains(t, err, "could not be undone")
+			})
+		})
+	}
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -21,13 +22,25 @@ type Divisible interface {
 // shares are what this client has been granted of divisible things, while others
 // of it were waiting for more.
 type shares struct {
-	// mu guards the field below.
-	mu sync.Mutex
-	m  map[string]*portion // by line
+	// mu guards the fields below.
+	mu   sync.Mutex
+	m    map[string]*portion // by line
+	room int                 // how many may be in m before it is looked through
 }
 
 // A portion has, for each unit, when its slice ends, in that order.
 type portion struct{ ends []time.Time }
+
+// sharesRoom is how many portions there are at least before those are looked for that
+// are of no use any more.
+const sharesRoom = 64
+
+// tidyLocked forgets the portions whose slices are all over. They may be of what is
+// given back elsewhere, or never.
+func (ss *shares) tidyLocked(now time.Time) {
+	maps.DeleteFunc(ss.m, func(_ string, sh *portion) bool { return !now.Before(sh.ends[len(sh.ends)-1]) })
+	ss.room = max(2*len(ss.m), sharesRoom)
+}
 
 // mostShares is how many units of one thing are looked after.
 const mostShares = 4096
@@ -40,6 +53,9 @@ func (ss *shares) add(line string, units int, end time.Time) {
 	if sh == nil {
 		if ss.m == nil {
 			ss.m = make(map[string]*portion)
+		}
+		if len(ss.m) >= ss.room {
+			ss.tidyLocked(time.Now())
 		}
 		sh = &portion{}
 		ss.m[line] = sh

@@ -52,6 +52,12 @@ type Successor interface {
 	Succeeds(before Want)
 }
 
+// A Guest is a Want that wants to know by which other one's question it was granted.
+type Guest interface {
+	Want
+	Admitted(by Want)
+}
+
 // A Lessee is a Want that is granted leases, each of which ends by itself.
 type Lessee interface {
 	Want
@@ -158,6 +164,13 @@ func (d *demand) Succeeds(head wait.Claim) {
 	}
 }
 
+// Admitted tells the want of d by whose question it was granted.
+func (d *demand) Admitted(by wait.Claim) {
+	if g, ok := d.want.(Guest); ok {
+		g.Admitted(by.(*demand).want)
+	}
+}
+
 // Try asks once.
 func (d *demand) Try(ctx context.Context) (wait.Answer, error) {
 	ans, _, _, err := d.try(ctx, nil)
@@ -251,7 +264,7 @@ func (g *grouped) Refused() {
 // request has passed.
 func (e *Engine) takeBack(d *demand) {
 	try := func(ctx *cleanup) bool { return e.tookBack(ctx, d) }
-	if _, ok := d.want.(Lessee); ok {
+	if _, ok := d.want.(Lessee); ok && !d.cfg.Permanent {
 		e.later(try, func() {}) // its undo is not final with the first answer
 		return
 	}

@@ -390,6 +390,9 @@ func (ls *Lines) admit(p *Place, upTo uint64) {
 	defer ls.mu.Unlock()
 	for q := p.next; q != nil && q.number <= upTo; q = p.next {
 		p.line.takeOut(q)
+		if g, ok := q.claim.(Guest); ok {
+			g.Admitted(p.claim)
+		}
 		q.tell(turn{granted: true})
 	}
 }

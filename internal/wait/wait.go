@@ -87,6 +87,14 @@ type Successor interface {
 	Succeeds(head Claim)
 }
 
+// A Guest is a Claim that wants to know by whose question it was granted, where
+// Policy.Together is. Admitted is called before its wait ends, must not block, and
+// must not call back.
+type Guest interface {
+	Claim
+	Admitted(by Claim)
+}
+
 // groupSize is for how many others the head of a line asks.
 const groupSize = 31
 
