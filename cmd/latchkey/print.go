@@ -96,14 +96,14 @@ func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 // that is twice as wide as Latin letters.
 func (t *table) write(o *printer) {
 	widths := make([]int, len(t.titles))
-	for _, row := range append([][]string{t.titles}, t.rows...) {
-		for i, cell := range row {
-			widths[i] = max(widths[i], ansi.StringWidth(strings.TrimPrefix(cell, ">")))
-		}
-	}
 	titles := make([]string, len(t.titles))
 	for i, title := range t.titles {
 		titles[i] = strings.TrimPrefix(title, ">")
+	}
+	for _, row := range append([][]string{titles}, t.rows...) {
+		for i, cell := range row {
+			widths[i] = max(widths[i], ansi.StringWidth(cell))
+		}
 	}
 	fmt.Fprintln(o, o.paint("2", t.line(titles, widths)))
 	for _, row := range t.rows {

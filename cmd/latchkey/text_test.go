@@ -97,4 +97,11 @@ func TestTable(t *testing.T) {
 	tb.add("é", "1000", "")
 	tb.write(p)
 	assert.Equal(t, "NAME     N  LAST\n日本     1  x\né     1000\n", out.String())
+
+	// Only in a title does ">" mean anything.
+	out = new(output)
+	tb = &table{titles: []string{"N", ">M"}}
+	tb.add(">ab", ">1")
+	tb.write(&printer{Writer: out})
+	assert.Equal(t, "N     M\n>ab  >1\n", out.String())
 }
