@@ -68,6 +68,9 @@ func startChild(path string, argv, env []string, tty *terminal, signals chan<- o
 		attr.Sys.Foreground, attr.Sys.Ctty = true, tty.fd()
 	}
 	catch(signals, stopping)
+	// What we say while CMD is at work may be said to nobody. That must not end us,
+	// and leave the rest of its group without the lock. (Nobody reads the channel.)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	started := make(chan error)
 	go func() {
 		// Linux kills the child when the thread ends that has started it. This

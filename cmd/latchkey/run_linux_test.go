@@ -423,6 +423,32 @@ func TestRunKeepsLockUntilGroupHasEnded(t *testing.T) {
 	assert.True(t, free(t, s, "job"))
 }
 
+// Whoever read what run says has gone.
+func TestRunSaysItToNobody(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	gate := filepath.Join(t.TempDir(), "gate")
+	left := `(while [ ! -e ` + gate + ` ]; do sleep 0.01; done; echo left) 2>/dev/null & echo ready; exit 6`
+	c := prepare(t, runAt(s, []string{"job"}, sh(left))...)
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	require.NoError(t, r.Close())
+	c.cmd.Stderr = w
+	c.start()
+	require.NoError(t, w.Close())
+	c.says("ready\n")
+	select {
+	case <-c.done:
+		assert.Fail(t, "run has ended before the group")
+	case <-time.After(1500 * time.Millisecond): // the remark comes after a second
+	}
+	assert.False(t, free(t, s, "job"))
+	require.NoError(t, os.WriteFile(gate, nil, 0o600))
+	assert.Equal(t, 6, c.code())
+	assert.Equal(t, "ready\nleft\n", c.out.String())
+	assert.True(t, free(t, s, "job"))
+}
+
 func TestRunSignalWhileWaiting(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
