@@ -129,7 +129,9 @@ func (c *child) alive() bool {
 			break
 		}
 	}
-	return unix.Kill(-c.pid, 0) == nil
+	// Those of another user, as of sudo, may not be signalled; but they are there.
+	err := unix.Kill(-c.pid, 0)
+	return err == nil || errors.Is(err, unix.EPERM)
 }
 
 // signal sends a signal to the group. One that is meant to end it does so while

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -446,6 +447,40 @@ func TestRunSaysItToNobody(t *testing.T) {
 	require.NoError(t, os.WriteFile(gate, nil, 0o600))
 	assert.Equal(t, 6, c.code())
 	assert.Equal(t, "ready\nleft\n", c.out.String())
+	assert.True(t, free(t, s, "job"))
+}
+
+// What sudo starts is of a user whom run may not signal.
+func TestRunKeepsLockForAnotherUser(t *testing.T) {
+	t.Parallel()
+	setpriv, err := exec.LookPath("setpriv")
+	if err != nil || os.Getuid() != 0 {
+		t.Skip("it takes root and setpriv to be two users")
+	}
+	s := redistest.Start(t)
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755)) // for nobody
+	copied := func(from, name string, mode os.FileMode) string {
+		b, err := os.ReadFile(from)
+		require.NoError(t, err)
+		to := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(to, b, 0o755))
+		require.NoError(t, os.Chmod(to, mode))
+		return to
+	}
+	gate := filepath.Join(dir, "gate")
+	left := copied(setpriv, "sudo", os.ModeSetuid|0o755) + ` --reuid=0 sh -c 'echo uid=$(id -ru) ; while [ -d ` + dir + ` -a ! -e ` + gate + ` ]; do sleep 0.01; done'`
+	c := prepare(t, runAt(s, []string{"job"}, sh(left+" & sleep 0.2; exit 6"))...)
+	c.cmd.Path = copied(quick, "latchkey", 0o755)
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	c.start()
+	if c.number("uid") != 0 {
+		t.Skip("there are no other users here: " + dir + " is mounted nosuid")
+	}
+	redistest.Until(t, "the remark", func() bool { return strings.Contains(c.err.String(), "left others of its group behind") })
+	assert.False(t, free(t, s, "job"))
+	require.NoError(t, os.WriteFile(gate, nil, 0o600))
+	assert.Equal(t, 6, c.code())
 	assert.True(t, free(t, s, "job"))
 }
 
