@@ -64,7 +64,7 @@ func (s *session) forceUnlock(ctx context.Context, out *printer, name, id string
 		o.writeAll(out)
 		out.printf("\n")
 	}
-	if err := confirm(yes, "Take %s from %s?", shownName(name), shownName(id)); err != nil {
+	if err := confirm(ctx, yes, "Take %s from %s?", shownName(name), shownName(id)); err != nil {
 		return err
 	}
 	freed, err := s.free(ctx, o, id)

@@ -143,7 +143,7 @@ func newLatchDelete(conn *connection) *cobra.Command {
 	}}
 	yes := c.cmd.Flags().BoolP("yes", "y", false, "do not ask")
 	c.do = func(ctx context.Context, s *session, name string, _ []string) (any, error) {
-		if err := confirm(*yes, "End the count of %s, and let go on whoever waits for it?", shownName(name)); err != nil {
+		if err := confirm(ctx, *yes, "End the count of %s, and let go on whoever waits for it?", shownName(name)); err != nil {
 			return nil, err
 		}
 		was, err := countdownlatch.New(s.client, name).Delete(ctx)

@@ -299,7 +299,7 @@ func newSemDelete(conn *connection) *cobra.Command {
 	}}
 	yes := c.cmd.Flags().BoolP("yes", "y", false, "do not ask")
 	c.do = func(ctx context.Context, s *session, name string, _ []string) (any, error) {
-		if err := confirm(*yes, "Remove the semaphore %s?", shownName(name)); err != nil {
+		if err := confirm(ctx, *yes, "Remove the semaphore %s?", shownName(name)); err != nil {
 			return nil, err
 		}
 		was, err := permitsemaphore.New(s.client, name).Delete(ctx)

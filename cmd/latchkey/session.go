@@ -79,8 +79,9 @@ func interruptible(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { cancel(nil); close(done) }
 }
 
-// confirm asks whether to go on, unless that was said already.
-func confirm(yes bool, question string, args ...any) error {
+// confirm asks whether to go on, unless that was said already. A signal that ends
+// ctx is an answer too.
+func confirm(ctx context.Context, yes bool, question string, args ...any) error {
 	if yes {
 		return nil
 	}
@@ -90,9 +91,22 @@ func confirm(yes bool, question string, args ...any) error {
 	}
 	defer in.Close()
 	fmt.Fprintf(in, question+" [y/N] ", args...)
-	var answer string
-	if _, err := fmt.Fscanln(in, &answer); err != nil || answer != "y" && answer != "Y" && answer != "yes" {
-		return exitf(exitFailed, "nothing was done")
+	answered := make(chan string, 1)
+	go func() {
+		var answer string
+		if _, err := fmt.Fscanln(in, &answer); err != nil {
+			answer = ""
+		}
+		answered <- answer
+	}()
+	select {
+	case answer := <-answered:
+		if answer != "y" && answer != "Y" && answer != "yes" {
+			return exitf(exitFailed, "nothing was done")
+		}
+		return nil
+	case <-ctx.Done():
+		fmt.Fprintln(in)
+		return context.Cause(ctx)
 	}
-	return nil
 }

@@ -175,3 +175,22 @@ func TestTerminalDemo(t *testing.T) {
 	redistest.Until(t, "all of the output", func() bool { return strings.HasSuffix(c.out.String(), "interrupted\r\nviolations 0\r\n") })
 	assert.NotContains(t, c.out.String(), "\x1b[3")
 }
+
+// Ctrl-C is an answer to a question.
+func TestTerminalQuestion(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Do(t, "SET", "pool", "1")
+	for want, say := range map[int]func(*command, *os.File){
+		130: func(_ *command, terminal *os.File) { typed(t, terminal, "\x03") },
+		143: func(c *command, _ *os.File) { c.signal(syscall.SIGTERM) },
+		1:   func(_ *command, terminal *os.File) { typed(t, terminal, "n\n") },
+	} {
+		c := prepare(t, at(s, "sem", "delete", "pool")...)
+		terminal := onTerminal(t, c)
+		c.says("[y/N]")
+		say(c, terminal)
+		assert.Equal(t, want, c.code())
+		assert.False(t, free(t, s, "pool"))
+	}
+}
