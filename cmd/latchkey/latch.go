@@ -118,7 +118,7 @@ Exit status: 75 if the time of --wait was over, or --nonblock found a count runn
 // awaited waits for a latch. The error is context.DeadlineExceeded when the time
 // for it is over.
 func awaited(ctx context.Context, latch *countdownlatch.Latch, set bool, w *waitFlags) error {
-	if w.nonblock {
+	if w.nonblock || !set && w.bounded() && w.wait == 0 {
 		n, err := latch.Count(ctx)
 		if err == nil && n > 0 {
 			err = context.DeadlineExceeded
