@@ -126,6 +126,10 @@ func TestSem(t *testing.T) {
 	assert.Contains(t, stderr, "plain: not held: "+ids[0])
 	run(0, "acquire", "plain", "2", "--lease", "0.2")
 	run(0, "acquire", "plain", "--lease", "1m", "-w", "10")
+	run(0, "delete", "plain", "-y")
+	run(0, "set", "plain", "1")
+	run(exitUsage, "acquire", "plain", "--lease", "0") // no permit without a lease
+	assert.Equal(t, []string{"1"}, s.Do(t, "GET", "plain"))
 	stdout, _ = run(0, "delete", "plain", "-y")
 	assert.Equal(t, "plain was removed\n", stdout)
 	assert.Equal(t, done{Name: "plain"}, decoded[done](t, at(s, "sem", "delete", "plain", "-y")...))
@@ -136,6 +140,9 @@ func TestSem(t *testing.T) {
 		{"set", "plain", "1", "2"},
 		{"acquire", "plain", "0"},
 		{"acquire", "plain", "-w", "1", "--nonblock"},
+		{"acquire", "plain", "--lease", "0"},
+		{"acquire", "plain", "--lease", "1us"},
+		{"acquire", "plain", "--lease", "99999h"},
 		{"release", "plain", "1", "--id", "x"},
 		{"frobnicate"},
 	} {

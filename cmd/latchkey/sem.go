@@ -200,10 +200,14 @@ func newSemAcquire(conn *connection) *cobra.Command {
 		if err == nil {
 			err = w.check()
 		}
+		leased := c.cmd.Flags().Changed("lease")
+		if err == nil && leased && (lease < time.Millisecond || lease > maxTime) {
+			err = usagef("acquire: a --lease of %v: the least is 1ms, the most %v", lease, maxTime)
+		}
 		if err != nil {
 			return nil, err
 		}
-		if lease == 0 {
+		if !leased {
 			return s.acquirePlain(ctx, name, int(n), w)
 		}
 		return s.acquireLeased(ctx, name, int(n), lease, w)
