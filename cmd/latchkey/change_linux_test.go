@@ -109,6 +109,11 @@ func TestSem(t *testing.T) {
 	run(0, "set", "plain", "9", "--if-absent")
 	assert.Equal(t, []string{"2"}, s.Do(t, "GET", "plain"))
 
+	// An id that a script does not have is not a permit more.
+	_, stderr = run(exitUsage, "release", "plain", "--id", "")
+	assert.Contains(t, stderr, "an --id is empty")
+	assert.Equal(t, []string{"2"}, s.Do(t, "GET", "plain"))
+
 	// Permits with ids outlive the command, and come back by themselves.
 	stdout, _ = run(0, "acquire", "plain", "2", "--lease", "30s")
 	ids := strings.Fields(stdout)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -268,9 +269,12 @@ Exit status: 75 if a permit of --id is not out.`,
 	}}
 	ids := c.cmd.Flags().StringSlice("id", nil, "`ID` of a permit; may be given several times")
 	c.do = func(ctx context.Context, s *session, name string, args []string) (any, error) {
-		if len(*ids) > 0 {
+		if c.cmd.Flags().Changed("id") {
 			if len(args) > 0 {
 				return nil, usagef("release: N and --id exclude each other")
+			}
+			if len(*ids) == 0 || slices.Contains(*ids, "") {
+				return nil, usagef("release: an --id is empty")
 			}
 			if err := permitsemaphore.New(s.client, name).Release(ctx, *ids...); err != nil {
 				return nil, err
