@@ -6,10 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -96,8 +93,7 @@ func (f *demoFlags) results(out io.Writer, conn *connection) ([]*demoResult, err
 	}
 	defer server.close()
 
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	ctx, stop := interruptible(context.Background())
 	v := newDemoView(out)
 	fmt.Fprintf(out, "%d workers on %d clients, %s\n\n", f.workers, f.clients, server.about)
 	results := []*demoResult{}
@@ -107,7 +103,7 @@ func (f *demoFlags) results(out io.Writer, conn *connection) ([]*demoResult, err
 		}
 		results = append(results, f.play(ctx, server, v, sc))
 	}
-	interrupted := ctx.Err() != nil
+	interrupted := context.Cause(ctx)
 	stop() // a second Ctrl-C ends it at once
 
 	left, err := server.clean()
@@ -131,8 +127,8 @@ func (f *demoFlags) play(ctx context.Context, server *demoServer, v *demoView, s
 	return r
 }
 
-// verdict says how it went.
-func verdict(out io.Writer, results []*demoResult, left []string, cleaning error, interrupted bool) error {
+// verdict says how it went. interrupted is how a signal has ended it, or nil.
+func verdict(out io.Writer, results []*demoResult, left []string, cleaning, interrupted error) error {
 	var violations uint64
 	failures := cleaning
 	for _, r := range results {
@@ -144,7 +140,7 @@ func verdict(out io.Writer, results []*demoResult, left []string, cleaning error
 	if len(left) > 0 {
 		failures = errors.Join(failures, fmt.Errorf("left behind in Redis: %s", strings.Join(left, ", ")))
 	}
-	if interrupted {
+	if interrupted != nil {
 		fmt.Fprintln(out, "interrupted")
 	}
 	fmt.Fprintf(out, "violations %d\n", violations)
@@ -153,10 +149,8 @@ func verdict(out io.Writer, results []*demoResult, left []string, cleaning error
 		return exitf(exitFailed, "demo: %s", strings.ReplaceAll(failures.Error(), "\n", "\nlatchkey: demo: "))
 	case violations > 0:
 		return &exit{code: exitFailed}
-	case interrupted:
-		return &exit{code: exitSignal + int(syscall.SIGINT)}
 	}
-	return nil
+	return interrupted
 }
 
 // A demoServer is where the demo plays.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -77,6 +78,22 @@ func leavesNothing(t *testing.T, s *redistest.Server) {
 	}
 }
 
+// Whatever signal ends it, it leaves nothing behind, and says which one that was.
+func TestDemoInterrupted(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		c := prepare(t, at(s, "demo", "--duration", "1", "--workers", "8")...).start()
+		c.says("rlock spin") // by then there is a counter of tokens
+		c.signal(sig)
+		assert.Equal(t, exitSignal+int(sig), c.code())
+		assert.Contains(t, c.out.String(), "interrupted\nviolations 0\n")
+		for _, key := range s.Do(t, "KEYS", "*") {
+			assert.NotEqual(t, []string{"-1"}, s.Do(t, "TTL", key), key)
+		}
+	}
+}
+
 func TestDemoUnavailable(t *testing.T) {
 	t.Parallel()
 	code, _, stderr := execute(t, "demo", "-p", "1")
@@ -115,15 +132,15 @@ func TestVerdict(t *testing.T) {
 	for _, c := range []struct {
 		results     []*demoResult
 		left        []string
-		interrupted bool
+		interrupted error
 		code        int
 	}{
 		{results: []*demoResult{fine}, code: 0},
 		{results: []*demoResult{fine, bad}, code: exitFailed},
 		{results: []*demoResult{failed}, code: exitFailed},
 		{results: []*demoResult{fine}, left: []string{"k"}, code: exitFailed},
-		{results: []*demoResult{fine}, interrupted: true, code: 130},
-		{results: []*demoResult{bad}, interrupted: true, code: exitFailed},
+		{results: []*demoResult{fine}, interrupted: endedBy(syscall.SIGINT), code: 130},
+		{results: []*demoResult{bad}, interrupted: endedBy(syscall.SIGINT), code: exitFailed},
 	} {
 		var out, errs bytes.Buffer
 		assert.Equal(t, c.code, report(&errs, verdict(&out, c.results, c.left, nil, c.interrupted)))

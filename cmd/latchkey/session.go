@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 
 	"github.com/redis/go-redis/v9"
 
@@ -76,7 +77,11 @@ func interruptible(ctx context.Context) (context.Context, func()) {
 			}
 		}
 	}()
-	return ctx, func() { cancel(nil); close(done) }
+	return ctx, func() {
+		signal.Stop(signals)
+		cancel(nil)
+		close(done)
+	}
 }
 
 // confirm asks whether to go on, unless that was said already. A signal that ends
