@@ -2,6 +2,7 @@ package prom
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -45,10 +46,26 @@ func Classes(f func(kind, name string) string) Option {
 
 // WaitBuckets sets the upper bounds of the buckets of latchkey_wait_seconds, in
 // seconds, growing. Default: 1 ms to 1 min.
-func WaitBuckets(bounds ...float64) Option { return func(c *config) { c.wait = bounds } }
+func WaitBuckets(bounds ...float64) Option {
+	growing("WaitBuckets", bounds)
+	return func(c *config) { c.wait = bounds }
+}
 
 // HoldBuckets sets those of latchkey_hold_seconds. Default: 1 ms to 1 h.
-func HoldBuckets(bounds ...float64) Option { return func(c *config) { c.hold = bounds } }
+func HoldBuckets(bounds ...float64) Option {
+	growing("HoldBuckets", bounds)
+	return func(c *config) { c.hold = bounds }
+}
+
+// growing panics when bounds do not grow: the client of Prometheus would, but at the
+// first event.
+func growing(option string, bounds []float64) {
+	for i := 1; i < len(bounds); i++ {
+		if !(bounds[i-1] < bounds[i]) { // nor is NaN anywhere
+			panic(fmt.Sprintf("prom: %s: %v does not grow behind %v", option, bounds[i], bounds[i-1]))
+		}
+	}
+}
 
 // New returns a Collector that has counted nothing. It panics when an option
 // makes no sense.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -141,4 +142,12 @@ func TestObserverAllocatesNothing(t *testing.T) {
 		o.Renewed("rlock", "a", 0)
 		o.Released("rlock", "a", 0)
 	}))
+}
+
+func TestBucketsThatDoNotGrow(t *testing.T) {
+	for _, bounds := range [][]float64{{2, 1}, {1, 1}, {1, math.NaN()}} {
+		require.Panics(t, func() { prom.New(prom.WaitBuckets(bounds...)) }, "%v", bounds)
+		require.Panics(t, func() { prom.New(prom.HoldBuckets(bounds...)) }, "%v", bounds)
+	}
+	require.NotPanics(t, func() { prom.New(prom.WaitBuckets(1, 2), prom.HoldBuckets(1)) })
 }
