@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/engine"
 )
 
 // New returns a client on an in-memory server of its own. Both are closed when
@@ -73,5 +74,16 @@ func (s *Server) Client(t testing.TB, opts ...latchkey.Option) *latchkey.Client 
 
 // Expire ends the lease of the lock, or of whatever else has that name (with the
 // client's key prefix before it), as if nobody had renewed it. Its holder hears
-// of it at its next renewal; whoever asks from now on gets in.
-func (s *Server) Expire(name string) { s.mini.Del(name) }
+// of it at its next renewal; whoever asks from now on gets in. Of a semaphore it
+// ends the leases of all permits that are out.
+func (s *Server) Expire(name string) {
+	out := engine.Suffixed(name, "timeout")
+	ids, err := s.mini.ZMembers(out)
+	if err != nil { // there are none
+		s.mini.Del(name)
+		return
+	}
+	for _, id := range ids {
+		_, _ = s.mini.ZAdd(out, 1, id) // in 1970
+	}
+}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/latchkeytest"
+	"github.com/latchkey-go/latchkey/permitsemaphore"
 	"github.com/latchkey-go/latchkey/rlock"
 )
 
@@ -99,6 +100,25 @@ func TestExpire(t *testing.T) {
 		require.ErrorIs(t, context.Cause(h.Context()), latchkey.ErrLeaseLost)
 		require.ErrorIs(t, h.Unlock(ctx), latchkey.ErrLeaseLost)
 		require.NoError(t, other.Unlock(ctx))
+	})
+}
+
+func TestExpirePermits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := latchkeytest.NewServer(t)
+		a, b := permitsemaphore.New(s.Client(t), "pool"), permitsemaphore.New(s.Client(t), "pool")
+		ctx := t.Context()
+		require.NoError(t, a.SetPermits(ctx, 2))
+		permits, err := a.AcquireN(ctx, 2)
+		require.NoError(t, err)
+		s.Expire("pool")
+		other, err := b.TryAcquireN(ctx, 2)
+		require.NoError(t, err, "others get in at once")
+		start := time.Now()
+		<-permits[0].Lost()
+		<-permits[1].Lost()
+		require.Equal(t, 10*time.Second, time.Since(start), "with the next renewal")
+		require.NoError(t, b.Release(ctx, other[0].ID(), other[1].ID()))
 	})
 }
 
