@@ -87,6 +87,7 @@ func (f *benchFlags) run(progress io.Writer, out *printer, conn *connection) err
 	ctx, stop := interruptible(context.Background())
 	defer stop()
 	st := newStage(f.kind, server, &f.demoFlags)
+	st.turn = f.hold
 	v := newDemoView(progress)
 	v.quiet = !v.live
 	before := sent.Load()

@@ -36,6 +36,7 @@ type stage struct {
 	duration time.Duration
 	workers  int
 	clients  int
+	turn     time.Duration // how long one takes, where that is given
 
 	began      time.Time
 	ended      atomic.Int64 // ns since began; 0 while it plays
@@ -116,7 +117,9 @@ func (st *stage) compete(ctx context.Context, turn func(ctx context.Context, wor
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	over := st.began.Add(st.duration)
-	late := time.AfterFunc(time.Until(over)+grace, func() { cancel(errNoProgress) })
+	// All the others may have a turn before one has his first.
+	others := time.Duration(min(float64(st.workers)*float64(st.turn), float64(maxTime)))
+	late := time.AfterFunc(time.Until(over)+others+grace, func() { cancel(errNoProgress) })
 	defer late.Stop()
 	var wg sync.WaitGroup
 	for w := range st.workers {
