@@ -3,6 +3,7 @@ package prom
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -152,7 +153,8 @@ type series struct {
 
 // of returns the series for an object of that kind and name.
 func (c *Collector) of(kind, name string) *series {
-	o := object{kind, c.classes(kind, name)}
+	// A name may be any bytes, and a class a part of it; a label may not.
+	o := object{kind, strings.ToValidUTF8(c.classes(kind, name), "\uFFFD")}
 	c.mu.RLock()
 	s := c.series[o]
 	c.mu.RUnlock()

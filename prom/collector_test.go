@@ -151,3 +151,9 @@ func TestBucketsThatDoNotGrow(t *testing.T) {
 	}
 	require.NotPanics(t, func() { prom.New(prom.WaitBuckets(1, 2), prom.HoldBuckets(1)) })
 }
+
+func TestClassesOfNamesThatAreNoText(t *testing.T) {
+	c := prom.New(prom.Classes(func(_, name string) string { return name }))
+	c.Observer().Acquired(t.Context(), latchkey.Acquisition{Kind: "rlock", Name: "a\xff", Holds: 1})
+	require.Equal(t, map[string]float64{"a\uFFFD rlock": 1}, values(t, gather(t, c), "latchkey_holds"))
+}

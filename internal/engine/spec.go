@@ -252,22 +252,6 @@ func CheckCount(n, least int64) error {
 	return nil
 }
 
-// MaxCount is the most that is counted, and that scripts can count: above it Lua's
-// numbers have gaps.
-const MaxCount = 1 << 53
-
-// CheckCount returns an error that says what is wrong with a number of permits, or
-// nil.
-func CheckCount(n, least int64) error {
-	switch {
-	case n < least:
-		return fmt.Errorf("%d permits: the least is %d", n, least)
-	case n > MaxCount:
-		return fmt.Errorf("%d permits: the most is %d", n, int64(MaxCount))
-	}
-	return nil
-}
-
 // maxLabel is the longest label that is accepted, in bytes.
 const maxLabel = 1024
 
