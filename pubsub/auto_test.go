@@ -212,3 +212,15 @@ func TestAutoWithoutCluster(t *testing.T) {
 		}
 	}
 }
+
+// A master that says nothing keeps nobody from what the others say, though the client
+// would read from it for ever.
+func testAutoFrozen(t *testing.T, cl *redistest.Cluster) {
+	rdb := cl.Client(t, func(o *redis.ClusterOptions) { o.ReadTimeout = -1 })
+	require.NoError(t, rdb.ForEachMaster(bg, func(ctx context.Context, node *redis.Client) error { return node.Ping(ctx).Err() }))
+	n := newNotifier(t, rdb, pubsub.Config{Mode: pubsub.Auto, Heartbeat: 100 * time.Millisecond})
+	cl.Nodes[0].Freeze()
+	defer cl.Nodes[0].Thaw()
+	n.Mode() // begins to ask
+	redistest.Until(t, "the mode", func() bool { return n.Mode() == pubsub.Sharded })
+}

@@ -19,6 +19,7 @@ func TestCluster(t *testing.T) {
 		t.Run(name, func(t *testing.T) { testCluster(t, cl, mode) })
 	}
 	t.Run("auto", func(t *testing.T) { testAuto(t, cl) })
+	t.Run("auto, one frozen", func(t *testing.T) { testAutoFrozen(t, cl) })
 	t.Run("slot move", func(t *testing.T) { testSlotMove(t, cl) })
 	t.Run("master down", func(t *testing.T) { testMasterDown(t, cl) })
 }

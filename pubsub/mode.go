@@ -98,17 +98,29 @@ func askMode(ctx context.Context, rdb *redis.ClusterClient) Mode {
 	var mu sync.Mutex
 	var answers []error
 	single := false
-	// The error is that of one node, and among the answers.
-	_ = rdb.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
-		err := node.Do(ctx, "pubsub", "shardnumsub", "0").Err()
-		alone := err == nil && rdb.Options().ClusterSlots != nil && standalone(ctx, node)
-		mu.Lock()
-		answers = append(answers, err)
-		single = alone && len(answers) == 1
-		mu.Unlock()
-		return nil
-	})
-	if single {
+	asked := make(chan struct{})
+	go func() { // go-redis may keep us beyond ctx, at a master that is frozen
+		defer close(asked)
+		// The error is that of one node, and among the answers.
+		_ = rdb.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+			err := node.Do(ctx, "pubsub", "shardnumsub", "0").Err()
+			alone := err == nil && rdb.Options().ClusterSlots != nil && standalone(ctx, node)
+			mu.Lock()
+			answers = append(answers, err)
+			single = alone && len(answers) == 1
+			mu.Unlock()
+			return nil
+		})
+	}()
+	all := false
+	select {
+	case <-asked:
+		all = true
+	case <-ctx.Done():
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if all && single {
 		// One master behind Sentinels, as NewFailoverClusterClient has it: whoever knows
 		// it for what it is, as Redisson does, uses Plain there.
 		return Plain
