@@ -33,7 +33,10 @@ type Client struct{ seam }
 //
 // Any redis.UniversalClient will do: single, Sentinel, Cluster. A redis.Ring has
 // no meaning here, and every method of a primitive on one returns
-// ErrUnsupported.
+// ErrUnsupported. A type of your own around a ClusterClient does not do as well as
+// that itself: which servers there are cannot be seen through it, so that its
+// waiters and those of others may not hear of each other, and find out by asking
+// again (WithRecheck).
 func New(rdb redis.UniversalClient, opts ...Option) *Client {
 	if rdb == nil || reflect.ValueOf(rdb).Kind() == reflect.Pointer && reflect.ValueOf(rdb).IsNil() {
 		badOption("New: the Redis client is nil")

@@ -166,6 +166,27 @@ func TestRingIsUnsupported(t *testing.T) {
 	require.Zero(t, m.Count("evalsha")+m.Count("eval"), "scripts sent")
 }
 
+// TestAcksThroughAWrapperAreUnsupported: WAIT could go to any server.
+func TestAcksThroughAWrapperAreUnsupported(t *testing.T) {
+	s := redistest.Start(t)
+	wrapped := struct{ redis.UniversalClient }{s.Client(t)}
+	c := latchkey.New(wrapped, latchkey.WithReplicaAck(1, time.Second))
+	m := s.Monitor(t)
+	_, err := rlock.New(c, "a").Lock(t.Context())
+	require.ErrorIs(t, err, latchkey.ErrUnsupported)
+	require.ErrorContains(t, err, "WithReplicaAck needs a *redis.Client")
+	_, err = c.Check(t.Context())
+	require.ErrorIs(t, err, latchkey.ErrUnsupported)
+	require.NoError(t, c.Close())
+	require.Zero(t, m.Count("evalsha")+m.Count("eval"), "scripts sent")
+
+	c = latchkey.New(wrapped) // without it, it does
+	h, err := rlock.New(c, "a").Lock(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, h.Unlock(t.Context()))
+	require.NoError(t, c.Close())
+}
+
 // TestStatsAndObserverAgree on what happened.
 func TestStatsAndObserverAgree(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {

@@ -40,7 +40,8 @@ var (
 	// WithReplicaAck asks for. What was acquired has been given back; what was
 	// released (AckReleases) stays released.
 	ErrNotReplicated = engine.ErrNotReplicated
-	// ErrUnsupported is returned where Redis is reached by a redis.Ring.
+	// ErrUnsupported is returned where Redis is reached by a redis.Ring, and with
+	// WithReplicaAck by any type but go-redis's own.
 	ErrUnsupported = engine.ErrUnsupported
 	// ErrChannelDenied says that Redis refused a subscription, so that waiters
 	// poll. No call fails with it; an Observer hears of it.

@@ -144,7 +144,8 @@ func WithPipelines(on bool) Option {
 // one round trip to the replicas longer, and locks are not handed over within the
 // process (WithHandOver). It holds for locks, semaphores and permits. min is at
 // least 1, or 0 with AckDisk, and timeout at least 1 ms, and both the watchdog
-// timeout and a Lease should be far longer. Default: off.
+// timeout and a Lease should be far longer. Through a type of your own around a
+// go-redis client every method returns ErrUnsupported. Default: off.
 func WithReplicaAck(min int, timeout time.Duration, opts ...AckOption) Option {
 	acks := engine.Acks{Min: min, Timeout: timeout}
 	for _, o := range opts {

@@ -56,8 +56,8 @@ func (e *Engine) Check(ctx context.Context) (Checked, error) {
 	const op = "check"
 	s := &Spec{Kind: "latchkey"}
 	switch {
-	case e.ring:
-		return Checked{}, e.Wrap(op, s, both{ErrUnsupported, errRing})
+	case e.unfit() != nil:
+		return Checked{}, e.Wrap(op, s, e.unfit())
 	case !e.gate.enter():
 		return Checked{}, e.Wrap(op, s, ErrClosed)
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/latchkey-go/latchkey/internal/wait"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 )
@@ -174,13 +176,31 @@ func (e *Engine) Prepare(s *Spec) *Spec {
 	default:
 		s.listen = func() wait.Hints { return hints{e.notifier.Subscribe(s.Channel)} }
 	}
-	if e.ring {
-		s.err = both{ErrUnsupported, errRing}
+	if err := e.unfit(); err != nil {
+		s.err = err
 	}
 	return s
 }
 
-var errRing = errors.New("a redis.Ring spreads keys over servers that know nothing of each other; use a ClusterClient")
+// unfit says why the client of Redis does not do, or nil.
+func (e *Engine) unfit() error {
+	switch e.rdb.(type) {
+	case *redis.Client, *redis.ClusterClient:
+	case *redis.Ring:
+		return both{ErrUnsupported, errRing}
+	default:
+		if e.cfg.Acks.on() {
+			return both{ErrUnsupported, errWrapped}
+		}
+	}
+	return nil
+}
+
+var (
+	errRing = errors.New("a redis.Ring spreads keys over servers that know nothing of each other; use a ClusterClient")
+	// Through another type nobody knows which server a WAIT would go to.
+	errWrapped = errors.New("WithReplicaAck needs a *redis.Client or *redis.ClusterClient itself, not a type around one")
+)
 
 // LockConfig is what the options of one acquire come to.
 type LockConfig struct {
