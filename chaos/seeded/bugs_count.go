@@ -3,6 +3,12 @@ package seeded
 // countBugs are those of semaphores, permits and latches.
 var countBugs = []Bug{
 	{
+		Name: "countdownlatch/head-forgets", What: "who looks next for all does not know when a count last ended",
+		File: "countdownlatch/latch.go",
+		Old:  "	w.looked, w.ended = b.looked, b.ended\n", New: "	_ = b\n",
+		Package: "countdownlatch", Run: "^TestNextCountBehindOneWhoGaveUp$",
+	},
+	{
 		Name: "semaphore/over-capacity", What: "permits are taken that are not there",
 		File: "lua/semaphore/acquire.lua",
 		Old:  "if left < 0 then", New: "if have < 0 then",

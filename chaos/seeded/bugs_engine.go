@@ -3,6 +3,30 @@ package seeded
 // engineBugs are those of what all primitives share.
 var engineBugs = []Bug{
 	{
+		Name: "engine/extend-of-the-next-hold", What: "a late answer to Extend lengthens what its holder was granted since",
+		File: "internal/engine/hold.go",
+		Old:  "e.watchdog.Prolong(item, ", New: "e.watchdog.Prolong(ent.item, ",
+		Package: "rlock", Run: "^TestFaultLateExtendSparesNextHold$",
+	},
+	{
+		Name: "engine/one-hold-for-two-unlocks", What: "goroutines of one holder that unlock at once give back the same hold",
+		File: "internal/engine/release.go",
+		Old:  "!errors.Is(err, ErrNotHeld) || errors.Is(err, ErrLeaseLost)", New: "err == nil || err != nil",
+		Package: "rlock", Run: "^TestHolderUnlocksAtTheSameTime$",
+	},
+	{
+		Name: "engine/forsaken-and-renewed", What: "what could not be unlocked in time is renewed for ever",
+		File: "internal/engine/entry.go",
+		Old:  "h.cfg.Lease > 0 || h.forsaken", New: "h.cfg.Lease > 0",
+		Package: "rlock", Run: "^TestFaultUnlockBehindReentry$",
+	},
+	{
+		Name: "engine/ask-not-followed", What: "what replicas are to confirm is asked for where the slot was",
+		File: "internal/engine/acks.go",
+		Old:  "if isCode(cmd.Err(), \"ASK\") {", New: "if false {",
+		Package: "internal/topology", Run: "^TestClusterFailover$",
+	},
+	{
 		Name: "engine/many-answers-mixed", What: "one caller of many takes the answer of another for its own",
 		File: "internal/engine/many.go",
 		Old:  "j.answer, _ = answers[i].(int64)", New: "j.answer, _ = answers[len(answers)-1-i].(int64)",
@@ -222,6 +246,18 @@ var engineBugs = []Bug{
 
 // waitBugs are those of the wait loop and the lines.
 var waitBugs = []Bug{
+	{
+		Name: "wait/nudge-takes-the-grant", What: "who is given the thing as it lies down is nudged instead, and waits for ever",
+		File: "internal/wait/line.go",
+		Old:  "	if p.gone {\n		return // its turn says so", New: "	if p.gone {\n		_ = p // its turn says so",
+		Package: "internal/wait", Run: "^TestPledgeKeptAtANudge$", Fast: true,
+	},
+	{
+		Name: "wait/hint-lost-with-a-gift", What: "the hint of one who is given something else is nobody's",
+		File: "internal/wait/wait.go",
+		Old:  "if !p.Exclusive {\n					ls.Nudge", New: "if false {\n					ls.Nudge",
+		Package: "internal/wait", Run: "^TestGiveToOneWhoHasHeardAHint$", Fast: true,
+	},
 	{
 		Name: "wait/hint-not-passed-on", What: "who gives up keeps the hint that it was given: the next one sleeps on",
 		File: "internal/wait/wait.go",

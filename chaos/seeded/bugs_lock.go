@@ -169,6 +169,12 @@ var lockBugs = []Bug{
 // rwBugs are those of the read-write lock.
 var rwBugs = []Bug{
 	{
+		Name: "rwlock/force-of-the-other-half", What: "the read half takes the hold of a writer for a reader's",
+		File: "internal/engine/force.go",
+		Old:  "	if s.Other != \"\" {", New: "	if false {",
+		Package: "rwlock", Run: "^TestForceUnlockHolderOfTheOtherHalf$",
+	},
+	{
 		Name: "rwlock/reader-deletes-writer", What: "a read unlock under a write lock deletes both (Redisson #891)",
 		File: "lua/rwlock/release_read.lua",
 		Old:  "local freed = count == 0 and mode == 'read' and longest < 0", New: "local freed = count == 0",
@@ -238,6 +244,18 @@ var rwBugs = []Bug{
 
 // fairBugs are those of the fair lock.
 var fairBugs = []Bug{
+	{
+		Name: "fairlock/force-tells-nobody", What: "the next one of the same client is not told that a holder was ousted",
+		File: "internal/engine/force.go",
+		Old:  "		e.turn(s, ret.Next)\n", New: "",
+		Package: "fairlock", Run: "^TestForceUnlockHolderWakesOwnWaiter$",
+	},
+	{
+		Name: "fairlock/gift-outlasts-the-lease", What: "who is given the lock keeps it closed for longer than it asked for",
+		File: "internal/engine/bequest.go",
+		Old:  "			e.mayCut(s, g)\n", New: "",
+		Package: "fairlock", Run: "^TestGivenWithAShortLease$",
+	},
 	{
 		Name: "fairlock/barging", What: "who comes when the lock is free overtakes the queue",
 		File: "lua/fairlock/acquire.lua",
