@@ -169,7 +169,7 @@ func TestRingIsUnsupported(t *testing.T) {
 // TestAcksThroughAWrapperAreUnsupported: WAIT could go to any server.
 func TestAcksThroughAWrapperAreUnsupported(t *testing.T) {
 	s := redistest.Start(t)
-	wrapped := struct{ redis.UniversalClient }{s.Client(t)}
+	wrapped := struct{ redis.UniversalClient }{redistest.User(t, s.Client(t))}
 	c := latchkey.New(wrapped, latchkey.WithReplicaAck(1, time.Second))
 	m := s.Monitor(t)
 	_, err := rlock.New(c, "a").Lock(t.Context())

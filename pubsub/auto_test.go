@@ -191,12 +191,12 @@ func TestAutoWithoutCluster(t *testing.T) {
 				slots = append(slots, redis.ClusterSlot{Start: 8192, End: 16383, Nodes: []redis.ClusterNode{{Addr: servers[1].Addr}}})
 			}
 			rdb := redis.NewClusterClient(&redis.ClusterOptions{
+				Addrs:        []string{servers[0].Addr, servers[1].Addr}, // not asked, since there are slots
 				ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) { return slots, nil },
 				Protocol:     protocol,
 			})
 			t.Cleanup(func() { _ = rdb.Close() })
-			n := pubsub.New(rdb, pubsub.Config{Mode: pubsub.Auto})
-			t.Cleanup(func() { _ = n.Close() })
+			n := newNotifier(t, rdb, pubsub.Config{Mode: pubsub.Auto})
 			require.Equal(t, want, n.ModeKnown(bg), "%d masters", masters)
 			for _, name := range names("auto", 10) {
 				s := n.Subscribe(name)

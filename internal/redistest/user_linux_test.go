@@ -24,14 +24,15 @@ import (
 // noUser are the functions of tests that give the library a connection which is not its
 // user's, and why.
 var noUser = map[string]string{
-	"client_test.go TestNewWithoutRedisPanics":         "there is none",
-	"client_test.go TestRingIsUnsupported":             "nothing is sent",
-	"fuzz_options_test.go FuzzOptions":                 "nothing is sent",
-	"fuzz_replies_test.go FuzzReplies":                 "nothing is sent",
-	"internal/sim/world_test.go newWorld":              "in memory",
-	"internal/topology/security_test.go TestNoSecrets": "users of its own",
-	"rlock/watchdog_test.go keep":                      "in memory",
-	"rwlock/wait_test.go clientOn":                     "in memory",
+	"client_test.go TestAcksThroughAWrapperAreUnsupported": "it is the user's, wrapped",
+	"client_test.go TestNewWithoutRedisPanics":             "there is none",
+	"client_test.go TestRingIsUnsupported":                 "nothing is sent",
+	"fuzz_options_test.go FuzzOptions":                     "nothing is sent",
+	"fuzz_replies_test.go FuzzReplies":                     "nothing is sent",
+	"internal/sim/world_test.go newWorld":                  "in memory",
+	"internal/topology/security_test.go TestNoSecrets":     "users of its own",
+	"rlock/watchdog_test.go keep":                          "in memory",
+	"rwlock/wait_test.go clientOn":                         "in memory",
 }
 
 // loggedIn is what the library may be given: what is so by itself, and what is in memory.
