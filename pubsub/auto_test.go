@@ -88,7 +88,7 @@ func testAuto(t *testing.T, cl *redistest.Cluster) {
 	}
 	t.Run("slots given", func(t *testing.T) {
 		rdb := cl.Client(t)
-		slots, err := rdb.ClusterSlots(bg).Result()
+		slots, err := rdb.ClusterSlots(bg).Result() //nolint:staticcheck // the option wants what this answers
 		require.NoError(t, err)
 		given := cl.Client(t, func(o *redis.ClusterOptions) {
 			o.ClusterSlots = func(context.Context) ([]redis.ClusterSlot, error) { return slots, nil }
