@@ -83,46 +83,6 @@ type entry struct {
 // holder returns "<client id>:<number>".
 func (ent *entry) holder() string { return strings.TrimSuffix(ent.field, ent.key.suffix) }
 
-// ops is a right that one has at a time.
-type ops struct {
-	// mu guards the fields below.
-	mu    sync.Mutex
-	taken bool
-	// free has a token in it while the right is nobody's, once somebody has had to
-	// wait for it; nil before.
-	free chan struct{}
-}
-
-// try takes the right if it is nobody's; if not, it returns what to wait on.
-func (o *ops) try() (free <-chan struct{}, ok bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.free == nil {
-		if !o.taken {
-			o.taken = true
-			return nil, true
-		}
-		o.free = make(chan struct{}, 1)
-	}
-	select {
-	case <-o.free:
-		return nil, true
-	default:
-		return o.free, false
-	}
-}
-
-// giveUp lets go of the right.
-func (o *ops) giveUp() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.free != nil {
-		o.free <- struct{}{}
-		return
-	}
-	o.taken = false
-}
-
 // enter returns the entry of a holder for s, and counts the caller in. fresh says
 // that the holder was made for this acquisition.
 func (e *Engine) enter(n uint64, s *Spec, fresh bool) *entry {
@@ -226,6 +186,12 @@ func (ent *entry) stay() {
 	es.mu.Unlock()
 }
 
+// stayFor keeps ent for whoever comes next, for so long. The caller is counted in.
+func (ent *entry) stayFor(d time.Duration) {
+	ent.stay()
+	time.AfterFunc(d, ent.leave)
+}
+
 // all returns every entry, counted in.
 func (es *entries) all() []*entry {
 	es.mu.Lock()
@@ -255,28 +221,6 @@ func (es *entries) held() int {
 	return n
 }
 
-// lockOps waits for the right to change the hold count.
-func (ent *entry) lockOps(ctx context.Context) error {
-	free, ok := ent.ops.try()
-	if ok {
-		return nil
-	}
-	select {
-	case <-free:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// tryOps takes that right if nobody has it.
-func (ent *entry) tryOps() bool {
-	_, ok := ent.ops.try()
-	return ok
-}
-
-func (ent *entry) unlockOps() { ent.ops.giveUp() }
-
 // unsettled notes that a request to give back was sent and not answered, and may
 // act until then. The caller has ops and is counted in; the entry stays for
 // whoever comes next.
@@ -286,8 +230,7 @@ func (ent *entry) unsettled(until time.Time) {
 		return
 	}
 	ent.settles = until
-	ent.stay()
-	time.AfterFunc(d, ent.leave)
+	ent.stayFor(d)
 }
 
 // remember keeps h, whose release got no answer, for as long as it may stand in Redis:
@@ -298,8 +241,7 @@ func (ent *entry) remember(h *Hold) {
 	ent.unsure = h
 	ent.mu.Unlock()
 	if d := ent.left.Remaining(ent.engine.now()); d > 0 {
-		ent.stay()
-		time.AfterFunc(d, ent.leave)
+		ent.stayFor(d)
 	}
 }
 

@@ -1,0 +1,68 @@
+package engine
+
+import (
+	"context"
+	"sync"
+)
+
+// ops is a right that one has at a time.
+type ops struct {
+	// mu guards the fields below.
+	mu    sync.Mutex
+	taken bool
+	// free has a token in it while the right is nobody's, once somebody has had to
+	// wait for it; nil before.
+	free chan struct{}
+}
+
+// try takes the right if it is nobody's; if not, it returns what to wait on.
+func (o *ops) try() (free <-chan struct{}, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.free == nil {
+		if !o.taken {
+			o.taken = true
+			return nil, true
+		}
+		o.free = make(chan struct{}, 1)
+	}
+	select {
+	case <-o.free:
+		return nil, true
+	default:
+		return o.free, false
+	}
+}
+
+// giveUp lets go of the right.
+func (o *ops) giveUp() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.free != nil {
+		o.free <- struct{}{}
+		return
+	}
+	o.taken = false
+}
+
+// lockOps waits for the right to change the hold count.
+func (ent *entry) lockOps(ctx context.Context) error {
+	free, ok := ent.ops.try()
+	if ok {
+		return nil
+	}
+	select {
+	case <-free:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// tryOps takes that right if nobody has it.
+func (ent *entry) tryOps() bool {
+	_, ok := ent.ops.try()
+	return ok
+}
+
+func (ent *entry) unlockOps() { ent.ops.giveUp() }
