@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/latchkey-go/latchkey/internal/wait"
 )
@@ -141,6 +142,9 @@ func (e *Engine) sendAsked(ctx context.Context, rdb *redis.ClusterClient, cmd re
 	o := *owner.Options()
 	o.Addr = ask[strings.LastIndexByte(ask, ' ')+1:]
 	o.PoolSize, o.MinIdleConns, o.PushNotificationProcessor = 1, 0, nil
+	// That of owner is written to whenever a connection of its begins; and what is to
+	// be told of failovers to a connection for one request?
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	node := rdb.Options().NewClient(&o)
 	defer func() { _ = node.Close() }()
 	pipe := node.WithTimeout(e.ackBound()).Pipeline()

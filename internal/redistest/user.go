@@ -341,6 +341,7 @@ func loggedIn(rdb redis.UniversalClient, user string) redis.UniversalClient {
 			return nil
 		}
 		o.Username, o.Password, o.PushNotificationProcessor = user, userSecret, nil
+		o.MaintNotificationsConfig = nil // which rdb writes to
 		asGiven(&o.MaxRetries)
 		asGiven(&o.MinRetryBackoff)
 		asGiven(&o.MaxRetryBackoff)

@@ -1,9 +1,13 @@
 package topology
 
 import (
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
@@ -83,7 +87,19 @@ func testOpenSlot(t *testing.T, cl *redistest.Cluster) {
 
 // The same where replicas are to confirm: those of the node at which it is.
 func testOpenSlotAcks(t *testing.T, cl *redistest.Cluster) {
-	c := newClient(t, cl.Client(t), latchkey.WithWatchdogTimeout(3*time.Second),
+	var mu sync.Mutex
+	mine := map[*maintnotifications.Config]bool{} // what a client writes to, with a lock of its own
+	rdb := cl.Client(t, func(o *redis.ClusterOptions) {
+		o.NewClient = func(o *redis.Options) *redis.Client {
+			mu.Lock()
+			defer mu.Unlock()
+			assert.False(t, mine[o.MaintNotificationsConfig], "one client's, given to another: a race")
+			c := redis.NewClient(o)
+			mine[c.Options().MaintNotificationsConfig] = true
+			return c
+		}
+	})
+	c := newClient(t, rdb, latchkey.WithWatchdogTimeout(3*time.Second),
 		latchkey.WithReplicaAck(1, time.Second, latchkey.AckRenewals, latchkey.AckReleases))
 	const tag = "{opened}"
 	slot := cl.Slot(t, tag)
