@@ -103,7 +103,7 @@ func (l *Latch) AwaitSet(ctx context.Context) error {
 	if err := l.await(ctx, op, l.setSpec, begin); err != nil || begin.over {
 		return err
 	}
-	return l.await(ctx, op, l.spec, &look{latch: l})
+	return l.await(ctx, op, l.spec, &look{latch: l, looked: true, ended: begin.ended})
 }
 
 func (l *Latch) await(ctx context.Context, op string, s *engine.Spec, w *look) error {
@@ -140,13 +140,13 @@ func (w *look) Ask(ctx context.Context, _ engine.Deadline) (engine.Answer, error
 		return engine.Answer{}, err
 	}
 	w.over = w.looked && st.ended != 0 && st.ended != w.ended
+	w.looked, w.ended = true, st.ended
 	if !w.begin && st.left <= 0 || w.begin && st.running && !w.over {
 		return engine.Answer{Verdict: engine.Granted}, nil
 	}
 	if w.over {
 		return engine.Answer{Verdict: engine.Granted, Earlier: true}, nil
 	}
-	w.looked, w.ended = true, st.ended
 	return engine.Answer{Verdict: engine.Refused}, nil
 }
 
@@ -157,7 +157,10 @@ func (w *look) Succeeds(before engine.Want) {
 }
 
 // Admitted tells w what has ended its wait.
-func (w *look) Admitted(by engine.Want) { w.over = by.(*look).over }
+func (w *look) Admitted(by engine.Want) {
+	b := by.(*look)
+	w.over, w.ended = b.over, b.ended
+}
 
 // Got says that it was reached.
 func (*look) Got() error { return nil }
