@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -321,14 +320,14 @@ func TestAwaitSetBetweenItsWaits(t *testing.T) {
 		waiters := []<-chan error{l.AwaitSetAsync(ctx), l.AwaitSetAsync(ctx)}
 		env.Advance(time.Second)
 		var once sync.Once
-		rdb.AddHook(afterScript(func(answer any) {
+		locktest.AfterScripts(rdb, func(answer any) {
 			if st, ok := answer.([]any); ok && len(st) == 4 && st[1] == int64(1) { // a count is running
 				once.Do(func() {
 					assert.NoError(t, other.CountDown(ctx))
 					set(t, other, 1)
 				})
 			}
-		}))
+		})
 		set(t, other, 1)
 		env.Advance(time.Second)
 		for _, w := range waiters {
@@ -337,25 +336,6 @@ func TestAwaitSetBetweenItsWaits(t *testing.T) {
 		}
 		require.EqualValues(t, 1, count(t, other))
 	})
-}
-
-// An afterScript is a hook that is told what scripts have answered.
-type afterScript func(answer any)
-
-func (afterScript) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (f afterScript) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if c, ok := cmd.(interface{ Val() any }); ok && cmd.Name() == "evalsha" {
-			f(c.Val())
-		}
-		return err
-	}
-}
-
-func (afterScript) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
 }
 
 // A message that is lost costs a recheck; pub/sub that breaks down costs nothing.

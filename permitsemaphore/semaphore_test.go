@@ -389,6 +389,30 @@ func TestLateGrantEndsWithTheWait(t *testing.T) {
 	})
 }
 
+// A late answer to Extend says nothing of the lease that the permit has got since.
+func TestLateExtendSparesNextLease(t *testing.T) {
+	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
+		ctx := t.Context()
+		rdb := env.Client()
+		s := set(t, locktest.NewClient(t, rdb), "s", 1)
+		p, err := s.Acquire(ctx, latchkey.Lease(10*time.Second))
+		require.NoError(t, err)
+		var updated atomic.Bool
+		locktest.AfterScripts(rdb, func(any) {
+			if updated.CompareAndSwap(false, true) {
+				ok, err := s.UpdateLease(ctx, p.ID(), 3*time.Second)
+				assert.NoError(t, err)
+				assert.True(t, ok)
+			}
+		})
+		require.NoError(t, p.Extend(ctx, time.Hour))
+		require.InDelta(t, 3*time.Second, p.Remaining(), float64(time.Second))
+		start := time.Now()
+		<-p.Lost()
+		require.InDelta(t, 3*time.Second, time.Since(start), float64(100*time.Millisecond))
+	})
+}
+
 func TestExtendAndUpdate(t *testing.T) {
 	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()

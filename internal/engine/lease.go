@@ -344,6 +344,9 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 		return e.Wrap("extend", s, ErrClosed)
 	}
 	defer e.gate.leave()
+	l.mu.Lock()
+	about := l.item // nil if it is permanent; another one when it is relet meanwhile
+	l.mu.Unlock()
 	if err := l.stateErr(); err != nil {
 		return e.Wrap("extend", s, err)
 	}
@@ -370,7 +373,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 			return e.Wrap("extend", s, errLost)
 		default:
 			l.mu.Lock()
-			if l.item != nil {
+			if l.item != nil && l.item == about {
 				e.watchdog.Prolong(l.item, watchdog.NewWindow(sent, d))
 			}
 			l.mu.Unlock()
