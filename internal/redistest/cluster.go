@@ -36,7 +36,11 @@ func StartCluster(t testing.TB, masters int, args ...string) *Cluster {
 		// A distinct epoch each, or they would have to sort that out first.
 		s.Do(t, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
 		first, last := slots*i/masters, slots*(i+1)/masters-1
-		s.Do(t, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last))
+		add := []string{"CLUSTER", "ADDSLOTS"} // ADDSLOTSRANGE is of Redis 7
+		for slot := first; slot <= last; slot++ {
+			add = append(add, strconv.Itoa(slot))
+		}
+		s.Do(t, add...)
 		if i > 0 {
 			c.Nodes[0].Do(t, "CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(s.port))
 		}
