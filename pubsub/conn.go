@@ -130,13 +130,11 @@ func (c *conn) write(sharded bool, node *redis.Client) {
 	defer c.cancel()
 
 	var ps *redis.PubSub
-	switch {
-	case node != nil:
-		ps = node.SSubscribe(c.ctx)
+	switch rdb := c.n.answering(node); {
 	case sharded:
-		ps = c.n.rdb.SSubscribe(c.ctx)
+		ps = rdb.SSubscribe(c.ctx)
 	default:
-		ps = c.n.rdb.Subscribe(c.ctx)
+		ps = rdb.Subscribe(c.ctx)
 	}
 	defer func() { _ = ps.Close() }()
 
@@ -159,6 +157,21 @@ func (c *conn) write(sharded bool, node *redis.Client) {
 		}
 		c.n.post(event{kind: evWritten, conn: c, err: err})
 	}
+}
+
+// answering returns node, or rdb for nil. Where that would wait for ever for the
+// answers of a handshake, which no context ends, it is the same with a bound.
+func (n *Notifier) answering(node *redis.Client) redis.UniversalClient {
+	if node == nil {
+		var one bool
+		if node, one = n.rdb.(*redis.Client); !one {
+			return n.rdb
+		}
+	}
+	if node.Options().ReadTimeout <= 0 {
+		return node.WithTimeout(n.cfg.dialBound())
+	}
+	return node
 }
 
 // writeOne writes a command. The first one dials, within the life of the

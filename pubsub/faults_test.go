@@ -1,6 +1,8 @@
 package pubsub_test
 
 import (
+	"context"
+	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -279,4 +281,28 @@ func TestCallbackUsesNotifier(t *testing.T) {
 	})
 	await(t, n.Subscribe("a"), pubsub.Denied)
 	<-done
+}
+
+// TestNoReadTimeout: handshakes that get no answer end also where go-redis reads for
+// ever, or there would be no connection any more when Redis can be reached again.
+func TestNoReadTimeout(t *testing.T) {
+	srv := redistest.Start(t)
+	silent, good := redistest.NewProxy(t, srv.Addr), redistest.NewProxy(t, srv.Addr)
+	var by atomic.Pointer[redistest.Proxy]
+	by.Store(silent)
+	var dials atomic.Int64
+	n := newNotifier(t, srv.Client(t, func(o *redis.Options) {
+		o.ReadTimeout = -1
+		o.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			dials.Add(1)
+			var d net.Dialer
+			return d.DialContext(ctx, network, by.Load().Addr())
+		}
+	}), pubsub.Config{Heartbeat: 300 * time.Millisecond})
+	s := live(t, n, "a")
+	silent.Mute(true)
+	before := dials.Load()
+	redistest.Until(t, "as many as there may be at once", func() bool { return dials.Load() >= before+4 })
+	by.Store(good)
+	await(t, s, pubsub.Live)
 }
