@@ -187,6 +187,50 @@ func TestAcksThroughAWrapperAreUnsupported(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
+// TestAutoPipeliners do as a connection: also the one whose Process returns before
+// there is an answer.
+func TestAutoPipeliners(t *testing.T) {
+	for name, pipeliner := range map[string]func(*redis.Client) (*redis.AutoPipeliner, error){
+		"blocking":     (*redis.Client).AutoPipeline,
+		"asynchronous": (*redis.Client).AsyncAutoPipeline,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t) // it knows no script yet
+			p := redistest.NewProxy(t, s.Addr)
+			rdb := redis.NewClient(redistest.AsUser(&redis.UniversalOptions{
+				Addrs: []string{p.Addr()}, ReadTimeout: time.Second,
+			}).Simple())
+			defer rdb.Close()
+			auto, err := pipeliner(rdb)
+			require.NoError(t, err)
+			defer auto.Close()
+			c := latchkey.New(auto)
+			l := rlock.New(c, "a")
+			ctx := latchkey.WithHolder(t.Context())
+			h, err := l.Lock(ctx)
+			require.NoError(t, err)
+			n, err := l.HoldCount(ctx)
+			require.NoError(t, err)
+			require.Equal(t, 1, n)
+			require.NoError(t, h.Unlock(ctx))
+
+			s.Client(t).Set(ctx, "b", "no lock", 0)
+			_, err = rlock.New(c, "b").Lock(ctx)
+			require.ErrorIs(t, err, latchkey.ErrKeyConflict)
+
+			p.Mute(true)
+			short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+			defer cancel()
+			start := time.Now()
+			_, err = l.Lock(short)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Less(t, time.Since(start), 400*time.Millisecond)
+			p.Mute(false)
+			require.NoError(t, c.Close())
+		})
+	}
+}
+
 // TestStatsAndObserverAgree on what happened.
 func TestStatsAndObserverAgree(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {

@@ -414,3 +414,28 @@ func TestFaultUnlockBehindReentry(t *testing.T) {
 		})
 	}
 }
+
+// Without a read timeout go-redis would read for ever where no answer comes: whose
+// caller has gone must not keep a connection all the same.
+func TestFaultNoReadTimeout(t *testing.T) {
+	for _, read := range []time.Duration{-1, -2} {
+		t.Run(read.String(), func(t *testing.T) {
+			t.Parallel()
+			r := newFaultRig(t)
+			rdb := r.dial(t, redis.UniversalOptions{ReadTimeout: read, PoolSize: 2}).(*redis.Client)
+			c := faultClient(t, rdb)
+			l := rlock.New(c, "a")
+			h, err := l.Lock(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, h.Unlock(t.Context()))
+			r.proxies[0].Mute(true)
+			for range 2 {
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(100*time.Millisecond, cancel)
+				_, err = l.Lock(ctx)
+				require.ErrorIs(t, err, context.Canceled)
+			}
+			redistest.Until(t, "connections", func() bool { return rdb.PoolStats().TotalConns == 0 })
+		})
+	}
+}

@@ -204,12 +204,18 @@ func (e *Engine) process(ctx context.Context, cmd redis.Cmder) error {
 	case ctx.Done() == nil && e.direct != nil:
 		return e.direct.Process(ctx, cmd)
 	}
-	to := processor(e.rdb)
+	to := e.usual
 	if at, ok := ctx.Deadline(); ok && e.brief != nil && time.Until(at) <= returnBound {
 		to = e.brief // nobody waits longer: the connection is free again the sooner
 	}
 	sent := make(chan error, 1)
-	go func() { sent <- to.Process(ctx, cmd) }()
+	go func() {
+		err := to.Process(ctx, cmd)
+		if err == nil {
+			err = cmd.Err() // an asynchronous AutoPipeliner has only queued it: this waits
+		}
+		sent <- err
+	}()
 	_, err := e.await(ctx, sent, closed)
 	return err
 }
@@ -251,10 +257,15 @@ func reading(rdb *redis.Client, most time.Duration) *redis.Client {
 }
 
 // timed sets brief and direct to clients that share rdb's connections and read
-// for a bounded time, where go-redis has such.
+// for a bounded time, where go-redis has such; and usual to rdb, or to one of those
+// where it would read for ever and keep a connection for nobody.
 func (e *Engine) timed() {
+	e.usual = e.rdb
 	switch rdb := e.rdb.(type) {
 	case *redis.Client:
+		if rdb.Options().ReadTimeout <= 0 {
+			e.usual = reading(rdb, attempt)
+		}
 		e.brief, e.direct = reading(rdb, returnBound), reading(rdb, answerWithin)
 	case *redis.ClusterClient:
 		if read := rdb.Options().ReadTimeout; read > 0 && read <= attempt {

@@ -42,6 +42,7 @@ type Config struct {
 // An Engine is the inside of one client.
 type Engine struct {
 	rdb     redis.UniversalClient
+	usual   processor
 	brief   processor // nil where there is none; see process
 	direct  processor
 	pipe    pipe  // but in a cluster

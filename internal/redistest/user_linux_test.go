@@ -25,6 +25,7 @@ import (
 // user's, and why.
 var noUser = map[string]string{
 	"client_test.go TestAcksThroughAWrapperAreUnsupported": "it is the user's, wrapped",
+	"client_test.go TestAutoPipeliners":                    "they are of the user's",
 	"client_test.go TestNewWithoutRedisPanics":             "there is none",
 	"client_test.go TestRingIsUnsupported":                 "nothing is sent",
 	"fuzz_options_test.go FuzzOptions":                     "nothing is sent",
