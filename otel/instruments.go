@@ -2,6 +2,7 @@ package otel
 
 import (
 	"errors"
+	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -64,7 +65,7 @@ type attributes struct {
 func (w *watcher) of(kind, name string) *attributes {
 	o := object{kind: kind}
 	if w.classes != nil {
-		o.class = w.classes(kind, name)
+		o.class = valid(w.classes(kind, name))
 	}
 	w.mu.RLock()
 	a := w.objects[o]
@@ -91,3 +92,7 @@ func (a *attributes) with(key, value string) metric.MeasurementOption {
 	list := append(a.list[:len(a.list):len(a.list)], attribute.String(key, value))
 	return metric.WithAttributeSet(attribute.NewSet(list...))
 }
+
+// valid returns text as an attribute may be. A name may be any bytes, and a class
+// a part of it; exporters refuse all that is sent with what is no UTF-8.
+func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }

@@ -2,6 +2,7 @@ package otel
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -126,10 +127,14 @@ func (w *watcher) span(ctx context.Context, a latchkey.Acquisition, at *attribut
 	_, span := w.tracer.Start(ctx, "latchkey.wait", trace.WithTimestamp(end.Add(-a.Wait)))
 	if span.IsRecording() {
 		span.SetAttributes(at.list...)
-		span.SetAttributes(attribute.String("latchkey.name", a.Name), attribute.String("latchkey.outcome", outcome))
+		span.SetAttributes(attribute.String("latchkey.name", valid(a.Name)), attribute.String("latchkey.outcome", outcome))
 		if outcome == "failed" {
+			text := valid(err.Error())
+			if text != err.Error() {
+				err = errors.New(text)
+			}
 			span.RecordError(err)
-			span.SetStatus(codes.Error, err.Error())
+			span.SetStatus(codes.Error, text)
 		}
 	}
 	span.End(trace.WithTimestamp(end))

@@ -187,3 +187,19 @@ func TestNewTellsOfARefusedInstrument(t *testing.T) {
 	_, err := otel.New(otel.WithMeterProvider(refusing{}))
 	require.ErrorIs(t, err, errRefused)
 }
+
+// A name may be any bytes. Exporters refuse a whole batch for one text that is no
+// UTF-8.
+func TestNamesThatAreNoText(t *testing.T) {
+	r := newRig(t, otel.Classes(func(_, name string) string { return name }))
+	a := latchkey.Acquisition{Kind: "rlock", Name: "a\xff", Contended: true}
+	r.WaitStarted(t.Context(), a.Kind, a.Name)
+	r.AcquireFailed(t.Context(), a, errors.New("no\xff rights"))
+	values, _ := r.values(t)
+	require.Equal(t, map[string]float64{"a\uFFFD rlock": 0}, values["latchkey.waiting"])
+	span := r.spans.Ended()[0]
+	require.Contains(t, span.Attributes(), attribute.String("latchkey.name", "a\uFFFD"))
+	require.Contains(t, span.Attributes(), attribute.String("latchkey.class", "a\uFFFD"))
+	require.Equal(t, "no\uFFFD rights", span.Status().Description)
+	require.Contains(t, span.Events()[0].Attributes, attribute.String("exception.message", "no\uFFFD rights"))
+}
