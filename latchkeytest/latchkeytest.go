@@ -75,12 +75,14 @@ func (s *Server) Client(t testing.TB, opts ...latchkey.Option) *latchkey.Client 
 // Expire ends the lease of the lock, or of whatever else has that name (with the
 // client's key prefix before it), as if nobody had renewed it. Its holder hears
 // of it at its next renewal; whoever asks from now on gets in. Of a semaphore it
-// ends the leases of all permits that are out.
+// ends the leases of all permits that are out, be it none.
 func (s *Server) Expire(name string) {
 	out := engine.Suffixed(name, "timeout")
 	ids, err := s.mini.ZMembers(out)
 	if err != nil { // there are none
-		s.mini.Del(name)
+		if s.mini.Type(name) != "string" || s.mini.TTL(name) > 0 { // else it is a number, which has no lease
+			s.mini.Del(name)
+		}
 		return
 	}
 	for _, id := range ids {

@@ -122,6 +122,21 @@ func TestExpirePermits(t *testing.T) {
 	})
 }
 
+// A semaphore of which no permit is out has no lease that could end.
+func TestExpireOfNoPermits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := latchkeytest.NewServer(t)
+		pool, ctx := permitsemaphore.New(s.Client(t), "pool"), t.Context()
+		require.NoError(t, pool.SetPermits(ctx, 2))
+		for range 2 {
+			s.Expire("pool")
+			permits, err := pool.TryAcquireN(ctx, 2)
+			require.NoError(t, err)
+			require.NoError(t, pool.Release(ctx, permits[0].ID(), permits[1].ID()))
+		}
+	})
+}
+
 // All is closed in the right order, with a hold left and a waiter.
 func TestLeftOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
