@@ -1,7 +1,9 @@
 package main
 
 import (
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -86,6 +88,52 @@ func TestForceUnlockOfAChangedHolder(t *testing.T) {
 	assert.False(t, free(t, s, "job"))
 }
 
+// Permits whose ids nobody can read are given back.
+func TestSemAcquireIntoNowhere(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Do(t, "SET", "pool", "3")
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer full.Close()
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	require.NoError(t, r.Close())
+	defer w.Close()
+	for _, out := range []*os.File{full, w} {
+		for _, args := range [][]string{{"--lease", "1m"}, {"--lease", "1m", "--json"}, {"--json"}} {
+			if out == w && args[0] == "--json" {
+				continue // it ends as any program does that nobody reads
+			}
+			c := prepare(t, at(s, append([]string{"sem", "acquire", "pool", "2"}, args...)...)...)
+			c.cmd.Stdout = out
+			c.start()
+			assert.Equal(t, exitFailed, c.code(), args)
+			assert.Regexp(t, `^latchkey: what there is to show cannot be written: .*\n$`, c.err.String())
+			assert.Equal(t, []string{"3"}, s.Do(t, "GET", "pool"), args)
+			assert.Equal(t, []string{"0"}, s.Do(t, "ZCARD", "{pool}:timeout"), args)
+		}
+	}
+}
+
+// What cannot be written has nothing to do with Redis or with the command line.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for _, args := range [][]string{at(s, "ls"), at(s, "show", "job"), at(s, "doctor"), at(s, "top", "-d", "0.1"), {"version"}} {
+		for _, flags := range [][]string{nil, {"--json"}} {
+			full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+			require.NoError(t, err)
+			defer full.Close()
+			c := prepare(t, append(args, flags...)...)
+			c.cmd.Stdout = full
+			c.start()
+			assert.Equal(t, exitFailed, c.code(), args)
+			assert.Regexp(t, `^latchkey: what there is to show cannot be written: .*no space left on device\n$`, c.err.String())
+		}
+	}
+}
+
 func TestSem(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -155,6 +203,24 @@ func TestSem(t *testing.T) {
 	}
 }
 
+// Permits that were given to somebody who has gone are taken back.
+func TestSemAcquireInterrupted(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Do(t, "MSET", "pool", "3", "other", "1")
+	p := redistest.NewProxy(t, s.Addr)
+	p.HoldFor(time.Second)
+	p.OnNext(1, "evalsha", redistest.Hold)
+	code, _, stderr := execute(t, at(s, "sem", "acquire", "other", "--lease", "1m")...) // the script is known now
+	require.Zero(t, code, stderr)
+	c := prepare(t, "-u", "redis://"+p.Addr(), "sem", "acquire", "pool", "2", "--lease", "1h").start()
+	redistest.Until(t, "the permits to be out", func() bool { return s.Do(t, "GET", "pool")[0] == "1" })
+	c.signal(syscall.SIGTERM)
+	assert.Equal(t, exitSignal+15, c.code())
+	assert.Empty(t, c.out.String())
+	assert.Equal(t, []string{"3"}, s.Do(t, "GET", "pool"))
+}
+
 func TestLatch(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -185,8 +251,22 @@ func TestLatch(t *testing.T) {
 	stdout, _ = run(0, "await", "up", "-w", "0")
 	assert.Equal(t, "up has come to 0\n", stdout, "not to wait is to ask once")
 	assert.Equal(t, done{Name: "up", Changed: false}, decoded[done](t, at(s, "latch", "delete", "up", "-y")...))
-	for _, args := range [][]string{{}, {"set", "up", "0"}, {"await", "up", "--set", "--nonblock"}, {"count-down", "up", "0"}, {"await"}} {
+	for _, args := range [][]string{{}, {"set", "up", "0"}, {"set", "up", "9007199254740993"}, {"await", "up", "--set", "--nonblock"}, {"count-down", "up", "0"}, {"await"}} {
 		run(exitUsage, args...)
+	}
+}
+
+// That Redis is silent does not say that a count is running.
+func TestLatchAwaitOfASilentRedis(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Freeze()
+	defer s.Thaw()
+	for _, flags := range [][]string{nil, {"--set"}} {
+		code, stdout, stderr := execute(t, at(s, append([]string{"latch", "await", "up", "-w", "0.3"}, flags...)...)...)
+		assert.Equal(t, exitUnavailable, code, flags)
+		assert.Empty(t, stdout)
+		assert.Equal(t, "latchkey: Redis at "+s.Addr+": no answer at the end of the wait\n", stderr)
 	}
 }
 

@@ -204,6 +204,10 @@ func (c *connection) adjust(o shared) error {
 	case *o.password == "":
 		*o.password = os.Getenv(envAuth)
 	}
+	// go-redis would say nothing of who we are, and we be somebody else.
+	if c.user != "" && *o.password == "" {
+		return usagef("--user is nobody without a password: -a, %s or in the URL (any will do for a user without one)", envAuth)
+	}
 	if c.dbGiven {
 		*o.db = c.db
 	}
@@ -299,8 +303,8 @@ func withoutPasswords(env []string) []string {
 // some that cannot be told from the rest.
 func bareURL(text string) (string, bool) {
 	u, err := url.Parse(text)
-	if err != nil || u.Opaque != "" || u.Fragment != "" || strings.Contains(u.Path, "@") {
-		return "", false // a password with a # or a / that was not escaped
+	if err != nil || u.Opaque != "" || u.Fragment != "" || strings.Contains(u.Path+u.RawQuery, "@") {
+		return "", false // a password with a #, a / or a ? that was not escaped
 	}
 	bare := u.User == nil
 	u.User = nil // a user alone may be a password in the wrong place

@@ -50,6 +50,9 @@ func newDemo(conn *connection) *cobra.Command {
 			if out.json {
 				people = io.Discard
 			}
+			if !cmd.Flags().Changed("clients") {
+				f.clients = max(min(f.clients, f.workers), 1)
+			}
 			results, err := f.results(people, conn)
 			if out.json && results != nil {
 				err = errors.Join(out.show(results, nil), err)

@@ -59,7 +59,7 @@ func TestDemoOnRealServer(t *testing.T) {
 
 	// Without a flag that names it, a server in the environment is left alone.
 	before := s.Do(t, "INFO", "commandstats")[0]
-	c := prepare(t, "demo", "--duration", "1ms", "--workers", "2", "--clients", "1")
+	c := prepare(t, "demo", "--duration", "1ms", "--workers", "2")
 	c.cmd.Env = append(c.cmd.Env, "REDIS_URL=redis://"+s.Addr)
 	c.start()
 	assert.Zero(t, c.code())

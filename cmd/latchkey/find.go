@@ -37,7 +37,7 @@ const scanCount = 1000
 func (f *finder) find(ctx context.Context, rdb redis.UniversalClient) ([]string, error) {
 	f.names = map[string]bool{}
 	err := eachNode(ctx, rdb, func(ctx context.Context, node *redis.Client) error {
-		return errors.Join(f.scan(ctx, node), f.listen(ctx, node))
+		return errors.Join(f.scan(ctx, rdb, node), f.listen(ctx, node))
 	})
 	return slices.Sorted(maps.Keys(f.names)), err
 }
@@ -53,7 +53,9 @@ func (f *finder) again(ctx context.Context, rdb redis.UniversalClient, known []s
 }
 
 // eachNode runs f for each server that has keys: at once, where there are several.
+// When ctx ends, so do the connections: go-redis would wait for a silent server.
 func eachNode(ctx context.Context, rdb redis.UniversalClient, f func(context.Context, *redis.Client) error) error {
+	defer context.AfterFunc(ctx, func() { _ = rdb.Close() })()
 	switch rdb := rdb.(type) {
 	case *redis.ClusterClient:
 		return rdb.ForEachMaster(ctx, f)
@@ -63,7 +65,9 @@ func eachNode(ctx context.Context, rdb redis.UniversalClient, f func(context.Con
 	return errors.New("this kind of client is not for the command")
 }
 
-func (f *finder) scan(ctx context.Context, node *redis.Client) error {
+// scan looks at the keys that node has. It asks about them through rdb: one of a
+// slot that is on the move in a cluster may be with another node by now.
+func (f *finder) scan(ctx context.Context, rdb redis.UniversalClient, node *redis.Client) error {
 	pattern := ""
 	if f.match != "" {
 		pattern = "*" + f.match + "*" // side keys have something around the name
@@ -73,7 +77,7 @@ func (f *finder) scan(ctx context.Context, node *redis.Client) error {
 		if err != nil {
 			return err
 		}
-		if err := f.look(ctx, node, keys); err != nil {
+		if err := f.look(ctx, rdb, keys); err != nil {
 			return err
 		}
 		f.keys.Add(int64(len(keys)))
@@ -114,7 +118,7 @@ func (f *finder) add(name string) {
 // look adds the objects among keys: those that side keys stand for, and those
 // that have the shape of one. For that it asks for the types of keys, and of each
 // hash for a field.
-func (f *finder) look(ctx context.Context, node *redis.Client, keys []string) error {
+func (f *finder) look(ctx context.Context, rdb redis.UniversalClient, keys []string) error {
 	var mains []string
 	for _, key := range keys {
 		name, side := engine.Owner(key)
@@ -131,7 +135,7 @@ func (f *finder) look(ctx context.Context, node *redis.Client, keys []string) er
 			f.add(name)
 		}
 	}
-	types, err := ask(ctx, node, mains, func(p redis.Pipeliner, key string) *redis.StatusCmd { return p.Type(ctx, key) })
+	types, err := ask(ctx, rdb, mains, func(p redis.Pipeliner, key string) *redis.StatusCmd { return p.Type(ctx, key) })
 	if err != nil {
 		return err
 	}
@@ -144,14 +148,14 @@ func (f *finder) look(ctx context.Context, node *redis.Client, keys []string) er
 			strs = append(strs, key)
 		}
 	}
-	if err := f.lookAtHashes(ctx, node, hashes); err != nil || !f.wantsCounters() {
+	if err := f.lookAtHashes(ctx, rdb, hashes); err != nil || !f.wantsCounters() {
 		return err
 	}
-	return f.lookAtStrings(ctx, node, strs)
+	return f.lookAtStrings(ctx, rdb, strs)
 }
 
-func (f *finder) lookAtHashes(ctx context.Context, node *redis.Client, keys []string) error {
-	fields, err := ask(ctx, node, keys, func(p redis.Pipeliner, key string) *redis.StringSliceCmd { return p.HRandField(ctx, key, 1) })
+func (f *finder) lookAtHashes(ctx context.Context, rdb redis.UniversalClient, keys []string) error {
+	fields, err := ask(ctx, rdb, keys, func(p redis.Pipeliner, key string) *redis.StringSliceCmd { return p.HRandField(ctx, key, 1) })
 	if err != nil {
 		return err
 	}
@@ -171,8 +175,8 @@ var lockField = regexp.MustCompile(`(?s)^(.+:\d+(:write)?|mode|[A-Za-z0-9+/]{22}
 // longestInteger is how long an integer of 64 bits may be.
 const longestInteger = 20
 
-func (f *finder) lookAtStrings(ctx context.Context, node *redis.Client, keys []string) error {
-	values, err := ask(ctx, node, keys, func(p redis.Pipeliner, key string) *redis.StringCmd {
+func (f *finder) lookAtStrings(ctx context.Context, rdb redis.UniversalClient, keys []string) error {
+	values, err := ask(ctx, rdb, keys, func(p redis.Pipeliner, key string) *redis.StringCmd {
 		return p.GetRange(ctx, key, 0, longestInteger)
 	})
 	if err != nil {
@@ -190,12 +194,12 @@ var integer = regexp.MustCompile(`^-?\d{1,19}$`)
 
 // ask sends one command for each key, all together. Keys that have become
 // something else meanwhile are no error.
-func ask[C redis.Cmder](ctx context.Context, node *redis.Client, keys []string, command func(redis.Pipeliner, string) C) ([]C, error) {
+func ask[C redis.Cmder](ctx context.Context, rdb redis.UniversalClient, keys []string, command func(redis.Pipeliner, string) C) ([]C, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
 	cmds := make([]C, len(keys))
-	_, err := node.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, key := range keys {
 			cmds[i] = command(p, key)
 		}

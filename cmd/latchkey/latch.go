@@ -3,11 +3,12 @@ package main
 import (
 	"context"
 	"errors"
-	"math"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/latchkey-go/latchkey/countdownlatch"
+	"github.com/latchkey-go/latchkey/internal/engine"
 )
 
 const latchHelp = `latch lets scripts wait for each other: one sets a count, others count it down,
@@ -47,7 +48,7 @@ func newLatchSet(conn *connection) *cobra.Command {
 Exit status: 75 if a count is running; that goes on.`,
 	}}
 	c.do = func(ctx context.Context, s *session, name string, args []string) (any, error) {
-		n, err := number(args[0], 1, math.MaxInt64)
+		n, err := number(args[0], 1, engine.MaxCount)
 		if err != nil {
 			return nil, err
 		}
@@ -125,16 +126,30 @@ func awaited(ctx context.Context, latch *countdownlatch.Latch, set bool, w *wait
 		}
 		return err
 	}
+	bounded := ctx
 	if w.bounded() {
 		var cancel func()
-		ctx, cancel = context.WithTimeout(ctx, w.wait)
+		bounded, cancel = context.WithTimeout(ctx, w.wait)
 		defer cancel()
 	}
+	await := latch.Await
 	if set {
-		return latch.AwaitSet(ctx)
+		await = latch.AwaitSet
 	}
-	return latch.Await(ctx)
+	err := await(bounded)
+	if errors.Is(err, context.DeadlineExceeded) {
+		// Where Redis is silent, nobody knows how far the count is.
+		last, cancel := context.WithTimeout(ctx, lastLook)
+		defer cancel()
+		if _, failed := latch.Count(last); failed != nil {
+			return errors.New("no answer at the end of the wait")
+		}
+	}
+	return err
 }
+
+// lastLook is how long the look at the end of a wait may take.
+const lastLook = time.Second
 
 func newLatchDelete(conn *connection) *cobra.Command {
 	c := change{cmd: cobra.Command{

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"testing"
@@ -341,4 +342,23 @@ func TestLsOfACluster(t *testing.T) {
 	assert.Equal(t, want, names(got))
 	d := decoded[diagnosis](t, "-u", "redis://"+cl.Nodes[1].Addr, "--cluster", "doctor")
 	assert.Len(t, d.Servers, 3)
+}
+
+// Of a slot that is on the move, each of two nodes has keys, and answers for those
+// it has not, or not yet, that the other one should be asked.
+func TestLsWhileASlotMoves(t *testing.T) {
+	t.Parallel()
+	cl := redistest.StartCluster(t, 2)
+	slot := cl.Slot(t, "{a}1")
+	from := cl.Owner(t, slot)
+	for _, name := range []string{"{a}1", "{a}2"} {
+		cl.Nodes[from].Do(t, "HSET", name, "colour", "red")
+	}
+	take(t, rlock.New(newClient(t, cl.Client(t)), "job"))
+	cl.OpenSlot(t, slot, from, 1-from)
+	_, port, err := net.SplitHostPort(cl.Nodes[1-from].Addr)
+	require.NoError(t, err)
+	cl.Nodes[from].Do(t, "MIGRATE", "127.0.0.1", port, "{a}2", "0", "4000")
+	got := decoded[[]object](t, "-u", "redis://"+cl.Nodes[0].Addr, "--cluster", "ls")
+	assert.Equal(t, []string{"job lock"}, names(got))
 }

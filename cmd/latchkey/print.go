@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -21,6 +22,17 @@ type printer struct {
 	io.Writer
 	json   bool
 	colour bool
+	err    error // the first of a write that failed
+}
+
+// Write is that of the Writer. An error is kept for show: the printing functions
+// are not asked for theirs.
+func (o *printer) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	if err != nil {
+		o.err = cmp.Or(o.err, exitf(exitFailed, "what there is to show cannot be written: %v", err))
+	}
+	return n, err
 }
 
 // printVar adds the flag --json.
@@ -45,7 +57,7 @@ func isTerminal(w io.Writer) bool {
 func (o *printer) show(v any, people func()) error {
 	if !o.json {
 		people()
-		return nil
+		return o.err
 	}
 	return o.encode(v, "  ")
 }
@@ -70,8 +82,8 @@ func (o *printer) encode(v any, indent string) error {
 			fmt.Fprintf(&out, `\u%04x`, u)
 		}
 	}
-	_, err := io.WriteString(o, out.String())
-	return err
+	_, _ = io.WriteString(o, out.String())
+	return o.err
 }
 
 func (o *printer) printf(format string, args ...any) { fmt.Fprintf(o, format, args...) }

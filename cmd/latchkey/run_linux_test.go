@@ -134,6 +134,7 @@ func TestRunUsage(t *testing.T) {
 		{"run", "--permits", "-1", "job", "true"},
 		{"-h", "localhost", "run", "job", "true"},
 		{"--cluster", "--sentinel-master", "m", "run", "job", "true"},
+		{"--user", "ann", "run", "job", "true"},
 		{"--cacert", "/nowhere", "run", "job", "true"},
 		{"--cert", "/nowhere", "run", "job", "true"},
 		{"version", "x"},
@@ -228,6 +229,7 @@ func TestRunPasswords(t *testing.T) {
 		{[]string{"-h", host, "-p", port, "--user", "default", "-a", "geheim"}, nil, "[][][job]"},
 		{[]string{"-h", host, "-p", port}, []string{"REDISCLI_AUTH=geheim"}, "[][][job]"},
 		{nil, []string{"REDIS_URL=redis://:geheim@" + s.Addr + "/0"}, "[redis://" + s.Addr + "/0][][job]"},
+		{[]string{"-h", host, "-p", port, "-a", "geheim"}, []string{"REDIS_URL=redis://me:12?geheim@" + s.Addr}, "[][][job]"},
 		{nil, []string{"REDIS_URL=redis://" + s.Addr, "REDISCLI_AUTH=geheim"}, "[redis://" + s.Addr + "][][job]"},
 	} {
 		p := prepare(t, append(append(c.args, "run"), script...)...)

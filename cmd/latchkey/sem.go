@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"os"
+	"os/signal"
 	"slices"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -55,7 +58,7 @@ func (c *change) command(conn *connection) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return out.show(got, func() {
+			err = out.show(got, func() {
 				switch got := got.(type) {
 				case *object:
 					got.writeAll(out)
@@ -65,6 +68,10 @@ func (c *change) command(conn *connection) *cobra.Command {
 					out.printf("%s\n", got.text)
 				}
 			})
+			if t, ok := got.(*taken); ok && err != nil {
+				err = t.back(context.WithoutCancel(ctx), err)
+			}
+			return err
 		}, latchkey.WithPubSub(conn.publishes()))
 	}
 	printVar(cmd, out)
@@ -84,6 +91,17 @@ type taken struct {
 	Name    string   `json:"name"`
 	Permits int      `json:"permits"`
 	IDs     []string `json:"ids"`
+
+	giveBack func(ctx context.Context) error
+}
+
+// back gives the permits back, because nobody has read of them, and returns why:
+// err.
+func (t *taken) back(ctx context.Context, err error) error {
+	if failed := t.giveBack(ctx); failed != nil {
+		return exitf(exitFailed, "%v; nor could the permits be given back: %v", err, failed)
+	}
+	return err
 }
 
 func (t *taken) write(out *printer) {
@@ -230,22 +248,34 @@ func (s *session) acquirePlain(ctx context.Context, name string, n int, w *waitF
 	} else {
 		err = sem.Acquire(ctx, n)
 	}
-	return &taken{Name: name, Permits: n, IDs: []string{}}, s.notTaken(name, err)
+	t := &taken{Name: name, Permits: n, IDs: []string{}}
+	t.giveBack = func(ctx context.Context) error { return sem.Release(ctx, n) }
+	return t, s.notTaken(name, err)
 }
 
 func (s *session) acquireLeased(ctx context.Context, name string, n int, lease time.Duration, w *waitFlags) (any, error) {
+	// Who reads the ids may have gone: that must not end us, and the ids be lost.
+	// (Nobody reads the channel.)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	// The client is closed at the end, which gives back what it has: so they are
 	// taken in the name of one that is not.
-	sem := permitsemaphore.New(latchkey.New(s.rdb), name)
+	client := latchkey.New(s.rdb)
+	sem := permitsemaphore.New(client, name)
 	acquire := func(how func(context.Context, int, ...latchkey.LockOption) ([]*permitsemaphore.Permit, error)) acquire[[]*permitsemaphore.Permit] {
 		return func(ctx context.Context, opts ...latchkey.LockOption) ([]*permitsemaphore.Permit, error) {
 			return how(ctx, n, opts...)
 		}
 	}
 	permits, err := attempt(ctx, w, acquire(sem.AcquireN), acquire(sem.TryAcquireN), []latchkey.LockOption{latchkey.Lease(lease)})
+	if err != nil {
+		_ = client.Close() // takes back what may have been given unheard
+	}
 	t := &taken{Name: name, Permits: n, IDs: []string{}}
 	for _, p := range permits {
 		t.IDs = append(t.IDs, p.ID())
+	}
+	t.giveBack = func(ctx context.Context) error {
+		return permitsemaphore.New(s.client, name).Release(ctx, t.IDs...)
 	}
 	return t, s.notTaken(name, err)
 }

@@ -109,6 +109,9 @@ func (w *watch) write(ctx context.Context, out *printer) error {
 			listTable(objects).write(out)
 			out.printf("\n")
 		}
+		if out.err != nil {
+			return out.err
+		}
 		if n == w.count {
 			return nil
 		}

@@ -6,7 +6,9 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -126,4 +128,23 @@ func TestRunInTmux(t *testing.T) {
 	p.shows("latchkey: nothing was done")
 	p.shows("code=1.")
 	assert.False(t, free(t, s, "pool"))
+}
+
+// Nobody has to wait for a Redis that does not answer.
+func TestLookInterrupted(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Freeze()
+	defer s.Thaw()
+	for _, args := range [][]string{{"ls"}, {"ls", "--json"}, {"top"}} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			c := prepare(t, at(s, args...)...).start()
+			time.Sleep(500 * time.Millisecond)
+			start := time.Now()
+			c.signal(syscall.SIGINT)
+			assert.Equal(t, exitSignal+2, c.code())
+			assert.Less(t, time.Since(start), 2*time.Second)
+			assert.Empty(t, c.err.String())
+		})
+	}
 }
