@@ -550,6 +550,43 @@ func TestLeave(t *testing.T) {
 	})
 }
 
+// Those who come behind one that leaves, by their scores, may be further behind in
+// the queue: their scores stay right for where they stand there, so that Java's
+// lowering does not take them for dead.
+func TestLeaveOutOfOrder(t *testing.T) {
+	onBoth(t, func(s *scripted) {
+		s.acquire("go:0", timeout)
+		for i := 1; i <= 20; i++ {
+			s.queue(fmt.Sprint("go:", i))
+		}
+		// Each hand-over puts the next two right; the scores of those behind them stay
+		// ahead, and Java builds on them.
+		for i := range 14 {
+			s.release(fmt.Sprint("go:", i))
+			require.Equal(s, "granted", s.acquire(fmt.Sprint("go:", i+1), timeout))
+		}
+		var javas []*java
+		for i := range 6 {
+			javas = append(javas, s.java(fmt.Sprint("uuid:", i)))
+			require.Positive(s, javas[i].acquire(javaWait))
+		}
+		s.queue("go:99")
+		require.Equal(s, "1 -", s.leave("go:16", timeout))
+
+		s.release("go:14")
+		for _, i := range []int{15, 17, 18, 19, 20} {
+			require.Equal(s, "granted", s.acquire(fmt.Sprint("go:", i), timeout))
+			s.release(fmt.Sprint("go:", i))
+		}
+		for _, j := range javas {
+			require.EqualValues(s, -1, j.acquire(javaWait), "Java's turn")
+			require.EqualValues(s, 1, j.unlock())
+		}
+		require.Equal(s, []string{"go:99"}, s.rdb.LRange(s.Context(), queueKey("f"), 0, -1).Val())
+		require.Equal(s, "granted", s.acquire("go:99", timeout))
+	})
+}
+
 // The heir of a release has the lock by the same script, if it is the next one.
 func TestReleaseToHeir(t *testing.T) {
 	onBoth(t, func(s *scripted) {

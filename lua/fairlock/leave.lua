@@ -47,7 +47,10 @@ if rank or n ~= call('ZCARD', scores) then
   local places = call('LREM', queue, side, holder)
   call('ZREM', scores, holder)
   if places > 0 then
-    lower(behind, rank or 0, wait, now + math.max(math.min(left, timeout), 0), timeout)
+    -- By their scores they come next; in the list they may be further behind, even the
+    -- last ones, and a score that is right for a place further in front is one that
+    -- Java's lowering runs out.
+    lower(behind, n, wait, now + math.max(math.min(left, timeout), 0), timeout)
     removed = 1
   end
   if n <= 1 and call('EXISTS', queue) == 0 then
