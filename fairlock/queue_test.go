@@ -339,6 +339,48 @@ func TestHeadThatLeavesWakesTheNext(t *testing.T) {
 	nothing(t, s.Client(t))
 }
 
+// Nobody says so when a lease ends, and the next one may have asked for the last time
+// under an earlier, longer one: an Unlock that comes too late wakes it.
+func TestUnlockAfterLossWakesTheNext(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t)
+	a, b, c := newClient(t, s.Client(t)), newClient(t, s.Client(t)), newClient(t, s.Client(t))
+	for what, next := range map[string]func() error{
+		"Go": func() error {
+			h, err := fairlock.New(c, "Go").Lock(t.Context())
+			if err != nil {
+				return err
+			}
+			return h.Unlock(t.Context())
+		},
+		"Java": func() error {
+			j := &java{t: t, rdb: rdb, name: "Java", owner: "uuid:1"}
+			if err := j.lock(); err != nil {
+				return err
+			}
+			j.unlock()
+			return nil
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			h := must(t)(fairlock.New(a, what).Lock(t.Context()))
+			short := later(func() (*latchkey.Hold, error) {
+				return fairlock.New(b, what).Lock(t.Context(), latchkey.Lease(300*time.Millisecond))
+			})
+			waiting(t, b, 1)
+			woken := later(func() (*latchkey.Hold, error) { return nil, next() })
+			redistest.Until(t, "a queue of two", func() bool { return len(queued(t, rdb, what)) == 2 })
+			time.Sleep(50 * time.Millisecond) // it listens, and has asked again
+			unlock(t, h)
+			late := await(t, short, time.Second).hold
+			<-late.Lost()
+			redistest.Until(t, "the lease to end", func() bool { return rdb.Exists(t.Context(), what).Val() == 0 })
+			require.ErrorIs(t, late.Unlock(t.Context()), latchkey.ErrLeaseLost)
+			require.NoError(t, await(t, woken, time.Second).err)
+		})
+	}
+}
+
 // quiet waits until nothing has been sent for a while: what follows a subscription
 // is over then.
 func quiet(t testing.TB, p *redistest.Proxy) {

@@ -47,6 +47,9 @@ func (h *Hold) unlock(bounded cleanup) error {
 	*clean = bounded
 	target, trusted, err := h.giveUp()
 	if err != nil {
+		if h.spec.Queue != nil && errors.Is(err, ErrLeaseLost) {
+			h.wakeNext(clean)
+		}
 		ent.unlockOps()
 		return e.Wrap("unlock", h.spec, err)
 	}
@@ -130,6 +133,21 @@ func (h *Hold) giveUp() (target int, trusted bool, err error) {
 		ent.fresh = ent.fresh && ent.alone()
 	}
 	return h.target, true, nil
+}
+
+// wakeNext has Redis tell the next one in the queue that the lock is free, once, when
+// h was lost: nobody has said so when its lease ended, and who waits may have asked for
+// the last time under an earlier one. The caller has ops.
+func (h *Hold) wakeNext(ctx *cleanup) {
+	e, ent, s := h.entry.engine, h.entry, h.spec
+	if ent.counted() > 0 || e.lines.Sits(s.Line, ent.field) {
+		return // the holder has it again, or may be given it
+	}
+	now := time.Now()
+	h.ret = Return{Holder: ent.standing(), Label: ent.label}
+	if _, err := e.returnOnce(ctx, ent, s, &h.ret, now); Sort(err) == Maybe && !ent.fresh {
+		ent.unsettled(now.Add(returnBound + clockSlack))
+	}
 }
 
 // giveBack tells Redis. It has the entry's ops and gives them back.
