@@ -49,6 +49,25 @@ func TestPassScript(t *testing.T) {
 	})
 }
 
+// Who waits sleeps for the lease that it has seen, so it is told of a shorter one.
+func TestPassScriptTellsOfAShorterLease(t *testing.T) {
+	lock := []string{"lock"}
+	onBoth(t, func(s *scripted) {
+		heard := s.listen("ch")
+		s.acquire(lock, "me:1", 1, 30000)
+		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:1", "me:2", 1, 30000, "", "ch", "PUBLISH"))
+		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:2", "me:3", 1, 60000, "", "ch", "PUBLISH"))
+		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:3", "me:4", 1, 0, "", "ch", "PUBLISH"))
+		require.Empty(s, heard(), "no shorter")
+		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:4", "me:5", 1, 10000, "", "ch", "NONE"))
+		require.Empty(s, heard(), "not to be told")
+		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:5", "me:6", 1, 5000, "", "ch", "PUBLISH"))
+		require.Equal(s, "0", heard())
+		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:5", "me:6", 1, 5000, "", "ch", "PUBLISH"), "once more")
+		require.Empty(s, heard())
+	})
+}
+
 func TestPassScriptOutOfTime(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		s.acquire([]string{"lock"}, "me:1", 1, 30000)

@@ -245,13 +245,16 @@ func bit(yes bool) int {
 
 // pass runs rlock/pass.
 func (s *scripts) pass(ctx context.Context, e *engine.Engine, r *engine.Return) (engine.Verdict, error) {
-	keys, args := 1, s.args(9)
+	keys, args := 1, s.args(11)
 	if r.Heir.Tokens > 0 {
 		keys, args = keys+1, append(args, s.token)
 	}
 	args = append(args, r.Holder, r.Heir.Holder, r.Heir.Count, r.Heir.Lease.Milliseconds(), r.Deadline.NotAfter, r.Deadline.Ahead)
-	if r.Heir.Tokens > 0 {
-		args = append(args, r.Heir.Tokens)
+	switch {
+	case r.Heir.Tokens > 0:
+		args = append(args, r.Heir.Tokens, s.channelArg, s.verb(e))
+	case r.Heir.Lease > 0:
+		args = append(args, "", s.channelArg, s.verb(e))
 	}
 	reply, err := e.Eval(ctx, lua.RLockPass, keys, args)
 	if err != nil {

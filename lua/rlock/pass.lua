@@ -1,6 +1,7 @@
 -- rlock/pass: give the lock back and take it for another holder, at once, so that
--- nobody else has it in between and nobody is told. Asking twice does the same as
--- asking once. Nothing here is refused by a server at its memory limit.
+-- nobody else has it in between; who waits is told only of a lease that has become
+-- shorter. Asking twice does the same as asking once. Nothing here is refused by a
+-- server at its memory limit.
 --
 -- KEYS[1]  the lock: a hash of holder -> hold count
 -- KEYS[2]  the fencing token counter, when there is an ARGV[7]; it never expires
@@ -12,7 +13,10 @@
 -- ARGV[6]  the most by which ARGV[5] may lie ahead, ms
 -- ARGV[7]  how many fencing tokens to take: that of the new hold, and those behind
 --          it for the ones to whom its client hands the lock on, as far as they are
---          less than so many µs ahead of the server's clock (may be absent)
+--          less than so many µs ahead of the server's clock (may be absent, or '')
+-- ARGV[8]  Redis channel of the lock (may be absent)
+-- ARGV[9]  how to publish: 'PUBLISH', 'SPUBLISH', 'BOTH' or 'NONE' (absent when
+--          ARGV[8] is)
 --
 -- Returns {1, server ms, token, more}  passed; so many tokens behind that one are
 --                                      taken with it; both are 0 without an ARGV[7]
@@ -42,9 +46,9 @@ if not has[2] then
 end
 -- PEXPIRE is allowed at the memory limit, and once it has run the rest is too. -1
 -- is a lock that somebody has made to stay for ever.
-local lease = tonumber(ARGV[4])
+local lease, left = tonumber(ARGV[4]), call('PTTL', lock)
 if lease == 0 then
-  lease = call('PTTL', lock)
+  lease = left
 end
 if lease ~= -1 then
   call('PEXPIRE', lock, math.max(lease, 1))
@@ -63,5 +67,16 @@ if tokens then
   -- exact up to 2 ^ 53.
   more = math.max(math.min(tokens - 1, clock + tokens - token, 2 ^ 53 - token), 0)
   call('SET', KEYS[2], string.format('%.0f', token + more))
+end
+-- Others sleep for the lease that they have seen, Java without a recheck: nobody would
+-- tell them when a shorter one ends by itself.
+local verb = ARGV[9]
+if verb and left > lease + 1000 then
+  if verb == 'PUBLISH' or verb == 'BOTH' then
+    redis.pcall('PUBLISH', ARGV[8], '0')
+  end
+  if verb == 'SPUBLISH' or verb == 'BOTH' then
+    redis.pcall('SPUBLISH', ARGV[8], '0')
+  end
 end
 return {1, now, token, more}
