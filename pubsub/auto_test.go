@@ -2,8 +2,10 @@ package pubsub_test
 
 import (
 	"context"
+	"io"
 	"net"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,6 +34,22 @@ func (oldNode) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if cmd.Name() == "pubsub" {
 			cmd.SetErr(replyError("ERR Unknown subcommand or wrong number of arguments for 'shardnumsub'. Try PUBSUB HELP."))
+			return cmd.Err()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// A cutOnce is a connection that ends once: at a HELLO that is none of a handshake.
+type cutOnce struct {
+	oldNode
+	cut atomic.Bool
+}
+
+func (h *cutOnce) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "hello" && len(cmd.Args()) == 1 && h.cut.CompareAndSwap(false, true) {
+			cmd.SetErr(io.EOF)
 			return cmd.Err()
 		}
 		return next(ctx, cmd)
@@ -194,6 +212,11 @@ func TestAutoWithoutCluster(t *testing.T) {
 				Addrs:        []string{servers[0].Addr, servers[1].Addr}, // not asked, since there are slots
 				ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) { return slots, nil },
 				Protocol:     protocol,
+				NewClient: func(opt *redis.Options) *redis.Client {
+					c := redis.NewClient(opt)
+					c.AddHook(new(cutOnce)) // then it is asked again
+					return c
+				},
 			})
 			t.Cleanup(func() { _ = rdb.Close() })
 			n := newNotifier(t, rdb, pubsub.Config{Mode: pubsub.Auto})

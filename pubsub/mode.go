@@ -104,7 +104,10 @@ func askMode(ctx context.Context, rdb *redis.ClusterClient) Mode {
 		// The error is that of one node, and among the answers.
 		_ = rdb.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
 			err := node.Do(ctx, "pubsub", "shardnumsub", "0").Err()
-			alone := err == nil && rdb.Options().ClusterSlots != nil && standalone(ctx, node)
+			alone := false
+			if err == nil && rdb.Options().ClusterSlots != nil {
+				alone, err = standalone(ctx, node)
+			}
 			mu.Lock()
 			answers = append(answers, err)
 			single = alone && len(answers) == 1
@@ -129,10 +132,16 @@ func askMode(ctx context.Context, rdb *redis.ClusterClient) Mode {
 }
 
 // standalone reports whether a server is no node of a cluster, though a
-// ClusterClient that was told its slots takes it for one.
-func standalone(ctx context.Context, node *redis.Client) bool {
+// ClusterClient that was told its slots takes it for one. An error says that there was
+// no answer.
+func standalone(ctx context.Context, node *redis.Client) (bool, error) {
 	hello := redis.NewMapStringInterfaceCmd(ctx, "hello") // which no user can be denied
-	return node.Process(ctx, hello) == nil && hello.Val()["mode"] == "standalone"
+	err := node.Process(ctx, hello)
+	var reply redis.Error
+	if errors.As(err, &reply) {
+		return false, nil
+	}
+	return err == nil && hello.Val()["mode"] == "standalone", err
 }
 
 // conclude returns the mode that follows from the masters' answers to PUBSUB
