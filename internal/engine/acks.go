@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -141,6 +142,9 @@ func (e *Engine) sendAsked(ctx context.Context, rdb *redis.ClusterClient, cmd re
 	}
 	o := *owner.Options()
 	o.Addr = ask[strings.LastIndexByte(ask, ' ')+1:]
+	if i := strings.LastIndexByte(o.Addr, ':'); i >= 0 { // Redis writes an IPv6 address without brackets
+		o.Addr = net.JoinHostPort(strings.Trim(o.Addr[:i], "[]"), o.Addr[i+1:])
+	}
 	o.PoolSize, o.MinIdleConns, o.PushNotificationProcessor = 1, 0, nil
 	// That of owner is written to whenever a connection of its begins; and what is to
 	// be told of failovers to a connection for one request?
