@@ -111,6 +111,26 @@ func TestLabelOfOneWhoLeftAnother(t *testing.T) {
 	})
 }
 
+// That of a call which goes on waiting stays when another one of its holder gives up.
+func TestLabelOfOneWhoStays(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+		l := fairlock.New(newClient(t, env.Client()), "f")
+		h := must(t)(fairlock.New(newClient(t, env.Client()), "f").Lock(t.Context()))
+		me := latchkey.WithHolder(t.Context())
+		stays := later(func() (*latchkey.Hold, error) { return l.Lock(me, latchkey.Label("stays")) })
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(me)
+		leaves := later(func() (*latchkey.Hold, error) { return l.Lock(ctx, latchkey.Label("leaves")) })
+		synctest.Wait()
+		cancel()
+		require.ErrorIs(t, await(t, leaves, time.Minute).err, context.Canceled)
+		require.Len(t, env.Redis.Keys(t.Context(), "latchkey_label:*").Val(), 1)
+		unlock(t, h)
+		unlock(t, await(t, stays, time.Minute).hold)
+		require.Empty(t, env.Redis.Keys(t.Context(), "*").Val())
+	})
+}
+
 // The order in which Redis has queued them is the order in which they are
 // granted: no inversion among 3 clients × 50 goroutines that come when they like.
 func TestFirstComeFirstServed(t *testing.T) {

@@ -195,6 +195,7 @@ type work struct {
 	voids  int  // grants that came too late
 	lates  int  // of the doubts, those for answers that it came too late
 	queued bool // a request may have got a place in the queue
+	named  bool // it may have been a new one, at which the label is that of the claim
 	alone  bool // requests name no key but that of the lock
 }
 
@@ -338,6 +339,7 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 		c.alone = isCode(err, "TRYAGAIN") // with one key it goes, while a slot is on the move
 		if Sort(err) == Maybe {
 			c.doubt(count, bound)
+			c.named = true
 			ent.list(c.req.Entry)
 		}
 		if ctx.Err() != nil && caller.Err() == nil {
@@ -379,6 +381,7 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 	if c.lates > 0 && c.lates == c.doubts {
 		c.lates, c.doubts, c.unsettled = 0, 0, false // it has not been granted
 	}
+	c.named = c.named || g.Ticket > 0
 	if c.queued || c.req.Entry != "" {
 		ent.waitsSince(sent, g.Server)
 		ent.list(c.req.Entry)

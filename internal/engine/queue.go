@@ -192,7 +192,7 @@ func (e *Engine) left(ctx *cleanup, c *claim) bool {
 	once, cancel := context.WithTimeout(ctx, returnBound)
 	defer cancel()
 	if n := ent.counted(); n > 0 || e.lines.Sits(s.Line, ent.field) {
-		if n == 0 || ent.label == "" {
+		if n == 0 && c.named || n > 0 && ent.label == "" {
 			e.unlabel(&cleanup{Context: once}, c)
 		}
 		return true // the holder has it, or waits for it by another call
