@@ -303,6 +303,10 @@ func (e *Engine) returnOnce(ctx *cleanup, ent *entry, s *Spec, ret *Return, now 
 func (h *Hold) markLost(item *watchdog.Item) {
 	e, ent := h.entry.engine, h.entry
 	ent.mu.Lock()
+	if h.state == closed {
+		ent.mu.Unlock()
+		return // by Close, which has told everybody so
+	}
 	h.state = lost
 	if h.gone != nil {
 		close(h.gone)

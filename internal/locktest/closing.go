@@ -2,6 +2,7 @@ package locktest
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -15,6 +16,7 @@ var closeRules = []rule{
 	{name: "Close ends waiting calls", test: closeWaiting, alone: true},
 	{name: "after Close everything is ErrClosed", test: afterClose},
 	{name: "Close keeps a loss a loss", test: closeAfterLoss},
+	{name: "Close of what was taken away, which nobody knows yet, is no loss", test: closeTaken},
 }
 
 func closeHolding(e *env) {
@@ -115,4 +117,28 @@ func closeAfterLoss(e *env) {
 	require.NoError(e, c.Close())
 	require.NotErrorIs(e, context.Cause(h.Context()), latchkey.ErrClosed, "cause")
 	e.isLost(h.Unlock(e.ctx))
+}
+
+func closeTaken(e *env) {
+	// For each hold that an Observer hears to begin it hears one end.
+	var begun, given, lost atomic.Int32
+	c := e.client(latchkey.WithObserver(latchkey.Observer{
+		Acquired: func(_ context.Context, a latchkey.Acquisition) { begun.Add(int32(a.Holds)) },
+		Released: func(string, string, time.Duration) { given.Add(1) },
+		Lost:     func(string, string, time.Duration, latchkey.LossReason) { lost.Add(1) },
+	}))
+	h := e.must(e.kind.new(c, e.name).Lock(e.ctx))
+	before := h.Lost()
+	_, err := e.lock().ForceUnlock(e.ctx)
+	require.NoError(e, err)
+	require.NoError(e, c.Close())
+	require.ErrorIs(e, context.Cause(h.Context()), latchkey.ErrClosed, "cause")
+	e.open(before)
+	e.open(h.Lost())
+	err = h.Unlock(e.ctx)
+	require.ErrorIs(e, err, latchkey.ErrClosed, "Unlock after Close")
+	require.NotErrorIs(e, err, latchkey.ErrLeaseLost, "Unlock after Close")
+	require.Zero(e, c.Stats().Losses, "Losses: it was given back")
+	require.Equal(e, begun.Load(), given.Load(), "ends")
+	require.Zero(e, lost.Load(), "holds that are said to be lost")
 }
