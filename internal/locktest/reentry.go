@@ -22,6 +22,7 @@ var reentryRules = []rule{
 	{name: "the Context of an ended Hold takes nothing", test: endedContext, alone: true},
 	{name: "holders are told apart and shown", test: holders},
 	{name: "a re-entry waits in no line", test: overtakes, skip: reentrantOnly, alone: true},
+	{name: "a re-entry into what somebody else has by now is a loss", test: reentersTaken, skip: reentrantOnly, alone: true},
 }
 
 func contextReenters(e *env) {
@@ -203,4 +204,26 @@ func overtakes(e *env) {
 	e.unlock(h)
 	out = receive(e, "the lock", other)
 	e.unlock(e.must(out.hold, out.err))
+}
+
+func reentersTaken(e *env) {
+	l, other := e.lock(), e.lock()
+	for what, reenter := range map[string]func(context.Context) (*latchkey.Hold, error){
+		"TryLock":           func(ctx context.Context) (*latchkey.Hold, error) { return l.TryLock(ctx) },
+		"TryLock with Wait": func(ctx context.Context) (*latchkey.Hold, error) { return l.TryLock(ctx, latchkey.Wait(time.Second)) },
+		"Lock":              func(ctx context.Context) (*latchkey.Hold, error) { return l.Lock(ctx) },
+	} {
+		ctx := latchkey.WithHolder(e.ctx)
+		h := e.must(l.Lock(ctx))
+		_, err := other.ForceUnlock(e.ctx)
+		require.NoError(e, err)
+		successor := e.must(other.Lock(e.ctx))
+		start := time.Now()
+		got, err := reenter(ctx)
+		require.Nil(e, got, what)
+		e.isLost(err)
+		e.exactly(0, time.Since(start), "time that "+what+" took")
+		ends(e, "Lost", h.Lost())
+		e.unlock(successor)
+	}
 }

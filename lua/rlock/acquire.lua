@@ -40,13 +40,14 @@ local list, unlist = entry and KEYS[fenced and 3 or 2], ARGV[9]
 
 local mine = false
 local left = call('PTTL', lock)
-if left == -2 then
+if left ~= -2 then
+  mine = call('HGET', lock, holder)
+end
+if not mine then
   if count > 1 then
     return {-1, 0, now, 0}
   end
-else
-  mine = call('HGET', lock, holder)
-  if not mine then
+  if left ~= -2 then
     if list and entry ~= '' then
       -- Who asks again keeps its place, for a while.
       local at = time[1] * 1000000 + time[2]
