@@ -242,10 +242,10 @@ func TestAcquireScript(t *testing.T) {
 			want: []int64{0, -1, 0}, state: "lock=map[you:1:1]",
 		},
 		{
-			rule:   "held by another: a re-entry is refused too",
+			rule:   "held by another: what a re-entry builds on is lost",
 			scene:  [][]any{{"HSET", "lock", "you:1", 1}, {"PEXPIRE", "lock", 20000}},
 			holder: "me:1", count: 2, lease: 30000,
-			want: []int64{0, 20000, 0}, state: "lock=map[you:1:1] leased", left: 20000,
+			want: []int64{-1, 0, 0}, state: "lock=map[you:1:1] leased", left: 20000,
 		},
 		{
 			rule:   "held by me: one more, and the longer lease",
@@ -439,11 +439,11 @@ func TestReleaseScript(t *testing.T) {
 		},
 		{
 			rule: "lingering", scene: mine(2), count: 0, more: []any{5000, "nobody"},
-			first: []int64{1, 0}, again: []int64{-1, 0}, state: "lock=map[nobody:1] leased", left: 5000,
+			first: []int64{1, 0}, again: []int64{-1, 0}, state: "lock=map[nobody:1] leased", left: 5000, hints: 1,
 		},
 		{
 			rule: "lingering longer than the lease", scene: mine(1), count: 0, more: []any{60000, "nobody"},
-			first: []int64{1, 0}, again: []int64{-1, 0}, state: "lock=map[nobody:1] leased", left: 60000,
+			first: []int64{1, 0}, again: []int64{-1, 0}, state: "lock=map[nobody:1] leased", left: 60000, hints: 1,
 		},
 		{
 			rule: "a nested hold does not linger", scene: mine(2), count: 1, more: []any{5000, "nobody"},

@@ -24,6 +24,7 @@ var leaseRules = []rule{
 	{name: "MaxHold bounds the watchdog", test: maxHold},
 	{name: "MaxHold beyond the lease is renewed until then", test: maxHoldShort},
 	{name: "HoldAtLeast keeps the lock closed", test: holdAtLeast, alone: true},
+	{name: "HoldAtLeast lets waiters in when its time is over", test: holdAtLeastBriefly, alone: true},
 	{name: "HoldAtLeast that is over changes nothing", test: holdAtLeastOver},
 	{name: "HoldAtLeast outlasts Close", test: holdAtLeastClose},
 	{name: "Extend of a fixed lease moves the loss", test: extendMoves},
@@ -355,4 +356,19 @@ func contradictions(e *env) {
 		require.Nil(e, h)
 	}
 	require.Zero(e, e.bubble.Commands("evalsha")+e.bubble.Commands("eval"), "scripts sent")
+}
+
+func holdAtLeastBriefly(e *env) {
+	l, c := e.lock(), e.client()
+	start := time.Now()
+	h := e.must(l.Lock(e.ctx, latchkey.HoldAtLeast(3*time.Second)))
+	e.sleepFor(500 * time.Millisecond)
+	got := e.lockLater(e.ctx, e.kind.new(c, e.name)) // it is told of a lease that is longer
+	e.sleepFor(500 * time.Millisecond)
+	e.unlock(h)
+	out := receive(e, "the lock", got)
+	e.must(out.hold, out.err)
+	require.GreaterOrEqual(e, out.at.Sub(start), 3*time.Second, "when the other got in")
+	require.LessOrEqual(e, out.at.Sub(start), 3*time.Second+2*time.Millisecond+e.sleep, "when the other got in")
+	e.unlock(out.hold)
 }

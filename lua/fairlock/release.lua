@@ -153,5 +153,14 @@ if count > 0 then
 else
   call('HSET', lock, ARGV[10], 1)
   call('HDEL', lock, holder)
+  -- The one whose turn is next has been told of a longer lease, and looks again.
+  local head = line()[1]
+  if head then
+    if now == 0 then
+      clock()
+    end
+    local whose = string.match(head, '^(.*):%d+$')
+    poke(prefix, head, whose and life(whose, now) > 0 and whose, verb)
+  end
 end
 return {1, count, now}

@@ -84,7 +84,7 @@ else
     redis.pcall('DEL', KEYS[3])
   end
 end
-if freed and linger == 0 then
+if freed then -- when it stays closed, too: who waits has been told of a longer lease
   if verb == 'PUBLISH' or verb == 'BOTH' then
     redis.pcall('PUBLISH', channel, '0')
   end

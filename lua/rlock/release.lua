@@ -182,5 +182,12 @@ if count > 0 then
 else
   call('HSET', lock, ARGV[8], 1)
   call('HDEL', lock, holder)
+  -- Who waits has been told of a longer lease, and looks again.
+  if verb == 'PUBLISH' or verb == 'BOTH' then
+    try('PUBLISH', channel, '0')
+  end
+  if verb == 'SPUBLISH' or verb == 'BOTH' then
+    try('SPUBLISH', channel, '0')
+  end
 end
 return {1, count, now}

@@ -148,7 +148,7 @@ end
 if count == 0 and KEYS[2] then
   redis.pcall('DEL', KEYS[2])
 end
-if freed then
+if freed or count == 0 and linger > 0 and mode == 'read' then -- who waits has been told of a longer lease
   publish()
 end
 if count == 0 and now == 0 then

@@ -104,7 +104,5 @@ end
 if KEYS[2] then
   redis.pcall('DEL', KEYS[2])
 end
-if longest >= 0 or linger == 0 then
-  publish()
-end
+publish() -- when it stays closed, too: who waits has been told of a longer lease
 return {1, 0, now}
