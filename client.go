@@ -36,7 +36,9 @@ type Client struct{ seam }
 // ErrUnsupported. A type of your own around a ClusterClient does not do as well as
 // that itself: which servers there are cannot be seen through it, so that its
 // waiters and those of others may not hear of each other, and find out by asking
-// again (WithRecheck).
+// again (WithRecheck). A ClusterClient without a read timeout (ReadTimeout -1) keeps a
+// connection for a call whose caller has gone until its server says something; of a
+// single server, latchkey reads for five seconds at most then.
 func New(rdb redis.UniversalClient, opts ...Option) *Client {
 	if rdb == nil || reflect.ValueOf(rdb).Kind() == reflect.Pointer && reflect.ValueOf(rdb).IsNil() {
 		badOption("New: the Redis client is nil")
