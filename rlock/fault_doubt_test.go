@@ -67,7 +67,7 @@ func twice(t *testing.T, env *redistest.Env, rdb *redis.Client, script *lua.Scri
 // yet have been granted, the first time. Whoever gives up then leaves nothing.
 func TestFaultTooLateTheSecondTime(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
-		rdb := env.Client(func(o *redis.Options) { o.ReadTimeout = -1 })
+		rdb := env.Client(func(o *redis.Options) { o.ReadTimeout = time.Minute })
 		c := faultClient(t, rdb)
 		mustUnlock(t, mustLock(t, rlock.New(c, "b"))) // the scripts are known from now on
 		const held = 7 * time.Second                  // longer than a request may take

@@ -140,6 +140,12 @@ var countBugs = []Bug{
 		Old:  "redis.pcall('PUBLISH', channel, '0')", New: "redis.pcall('PUBLISH', channel, '1')",
 		Package: "countdownlatch", Run: "^TestRawPeer$",
 	},
+	{
+		Name: "countdownlatch/blind-between-waits", What: "AwaitSet sees no end between its two waits",
+		File: "countdownlatch/latch.go",
+		Old:  "&look{latch: l, looked: true, ended: begin.ended}", New: "&look{latch: l}",
+		Package: "countdownlatch", Run: "^TestAwaitSetBetweenItsWaits$",
+	},
 }
 
 // multiBugs are those of locks that are made of others.

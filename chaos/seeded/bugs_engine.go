@@ -242,6 +242,18 @@ var engineBugs = []Bug{
 		Old:  "	if st == lost && l.gone != nil {\n		close(l.gone)\n	}\n	l.mu.Unlock()\n	l.leave()", New: "	l.mu.Unlock()\n	l.leave()",
 		Package: "permitsemaphore", Run: "^TestVanished$|^TestLeases$",
 	},
+	{
+		Name: "engine/closed-and-lost", What: "a hold that Close has ended is lost as well",
+		File: "internal/engine/release.go",
+		Old:  "	if h.state == closed {\n", New: "	if h.state == closed && ent == nil {\n",
+		Package: "rlock", Run: "^TestConformance$/^FakeTime$",
+	},
+	{
+		Name: "engine/reads-for-ever", What: "without a read timeout, a caller who has gone keeps a connection",
+		File: "internal/engine/command.go",
+		Old:  "			e.usual = reading(rdb, attempt)\n", New: "",
+		Package: "rlock", Run: "^TestFaultNoReadTimeout$",
+	},
 }
 
 // waitBugs are those of the wait loop and the lines.
@@ -369,6 +381,12 @@ var pubsubBugs = []Bug{
 		File: "pubsub/subscription.go",
 		Old:  "	c.state.Store(int32(Denied))\n	c.notifyLocked()", New: "	c.state.Store(int32(Denied))",
 		Package: "pubsub", Run: "^TestClose$|^TestDeniedChannel$",
+	},
+	{
+		Name: "pubsub/waits-for-ever", What: "without a read timeout, a handshake without an answer never ends",
+		File: "pubsub/conn.go",
+		Old:  "	if node.Options().ReadTimeout <= 0 {", New: "	if node.Options().ReadTimeout > time.Hour {",
+		Package: "pubsub", Run: "^TestNoReadTimeout$",
 	},
 }
 

@@ -164,6 +164,24 @@ var lockBugs = []Bug{
 		Old:  "redis.pcall('PUBLISH', channel, '0')", New: "redis.pcall('EXISTS', lock)",
 		Package: "rlock", Run: "^TestForceScript$|^TestWireMessage$",
 	},
+	{
+		Name: "rlock/stale-re-entry-waits", What: "a re-entry into what another has by now waits for it",
+		File: "lua/rlock/acquire.lua",
+		Old:  "  if count > 1 then\n    return {-1", New: "  if count > 1 and left == -2 then\n    return {-1",
+		Package: "rlock", Run: "^TestAcquireScript$",
+	},
+	{
+		Name: "rlock/linger-is-silent", What: "who waits is not told that HoldAtLeast ends before the lease that it was shown",
+		File: "lua/rlock/release.lua",
+		Old:  "  -- Who waits has been told of a longer lease, and looks again.\n", New: "  verb = 'NONE'\n",
+		Package: "rlock", Run: "^TestConformance$/^FakeTime$",
+	},
+	{
+		Name: "rlock/pass-is-silent", What: "who waits is not told of a hand-over to a shorter lease",
+		File: "lua/rlock/pass.lua",
+		Old:  "if verb and left > lease + 1000 then", New: "if false then",
+		Package: "rlock", Run: "^TestPassScriptTellsOfAShorterLease$",
+	},
 }
 
 // rwBugs are those of the read-write lock.
@@ -315,5 +333,17 @@ var fairBugs = []Bug{
 		File: "lua/fairlock/queue.lua",
 		Old:  "if score > now + 2 * timeout then", New: "if false then",
 		Package: "fairlock", Run: "^TestRunawayScores$",
+	},
+	{
+		Name: "fairlock/leave-lowers-too-far", What: "one who leaves lowers scores so far that Java drops one who lives",
+		File: "lua/fairlock/leave.lua",
+		Old:  "lower(behind, n, wait", New: "lower(behind, rank or 0, wait",
+		Package: "fairlock", Run: "^TestLeaveOutOfOrder$",
+	},
+	{
+		Name: "fairlock/lost-unlock-is-silent", What: "an Unlock that comes too late wakes nobody",
+		File: "internal/engine/release.go",
+		Old:  "if h.spec.Queue != nil && errors.Is(err, ErrLeaseLost) {", New: "if h.spec.Queue != nil && err == nil {",
+		Package: "fairlock", Run: "^TestUnlockAfterLossWakesTheNext$",
 	},
 }
