@@ -12,7 +12,8 @@ import (
 // nil, and then costs nothing. They are called on the goroutine that does the
 // thing, without any lock of the library held, and must return soon: a slow one
 // slows down that acquire, or the watchdog. They must not call the client's
-// Close, which would wait for them.
+// Close, which would wait for them, nor panic: what was granted would stay taken,
+// and be renewed, though its caller never had it.
 //
 // kind is the package of the object ("rlock"), name is its name. Names are many:
 // map them to classes before they become labels of a metric. The modules
