@@ -315,3 +315,28 @@ func TestObserverHearsOfTheRest(t *testing.T) {
 		has("undone rlock a")
 	})
 }
+
+// Whoever hears of a loss may ask for the lock: no call of the holder is in the way.
+func TestObserverOfALossMayTakeTheLock(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		ctx := latchkey.WithHolder(t.Context())
+		var l *rlock.Lock
+		heard := make(chan error, 1)
+		c := latchkey.New(b.Redis, latchkey.WithObserver(latchkey.Observer{
+			Lost: func(string, string, time.Duration, latchkey.LossReason) {
+				soon, cancel := context.WithTimeout(ctx, time.Second)
+				defer cancel()
+				_, err := l.TryLock(soon)
+				heard <- err
+			},
+		}))
+		defer func() { require.NoError(t, c.Close()) }()
+		l = rlock.New(c, "a")
+		_, err := l.Lock(ctx)
+		require.NoError(t, err)
+		require.NoError(t, b.Redis.Del(ctx, "a").Err())
+		_, err = l.Lock(ctx) // finds out
+		require.ErrorIs(t, err, latchkey.ErrLeaseLost)
+		require.NoError(t, <-heard)
+	})
+}

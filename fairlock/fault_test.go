@@ -300,3 +300,56 @@ func TestFaultsLateRepetition(t *testing.T) {
 		nothing(t, r.direct)
 	}
 }
+
+// What an Unlock after a loss has sent, and comes late, frees nothing that a re-entry
+// under way has taken by then in the name of the same holder.
+func TestFaultsLateUnlockAfterLoss(t *testing.T) {
+	r := newRig(t)
+	r.HoldFor(0)
+	l := fairlock.New(r.client(t), "f")
+	h := must(t)(l.Lock(t.Context(), latchkey.Lease(time.Second)))
+	var free atomic.Bool
+	late := false
+	r.OnCommand(func(args []string) redistest.Act {
+		switch {
+		case !strings.EqualFold(args[0], "evalsha"):
+		case args[1] == lua.FairLockAcquire.SHA && !free.Load():
+			return redistest.RefuseRST
+		case args[1] == lua.FairLockRelease.SHA && !late:
+			late = true
+			return redistest.Late
+		}
+		return redistest.Pass
+	})
+	again := later(func() (*latchkey.Hold, error) { return l.Lock(context.WithoutCancel(h.Context())) })
+	redistest.Until(t, "the re-entry to be under way", func() bool { return r.Count(redistest.RefuseRST) > 0 })
+	<-h.Lost()
+	require.ErrorIs(t, h.Unlock(t.Context()), latchkey.ErrLeaseLost)
+	require.EqualValues(t, 1, r.Count(redistest.Late))
+	free.Store(true)
+	o := await(t, again, 10*time.Second)
+	require.NoError(t, o.err)
+	r.server.Do(t, "CONFIG", "RESETSTAT")
+	r.Release()
+	redistest.Until(t, "it to come late", func() bool {
+		return strings.Contains(r.direct.Info(t.Context(), "commandstats").Val(), "cmdstat_evalsha:")
+	})
+	require.EqualValues(t, 1, r.direct.Exists(t.Context(), "f").Val())
+	unlock(t, o.hold)
+}
+
+// A lock under HoldAtLeast stays closed also when its hold was lost on this side alone,
+// and is unlocked then.
+func TestFaultsUnlockAfterLossUnderHoldAtLeast(t *testing.T) {
+	r := newRig(t)
+	c := r.client(t, latchkey.WithWatchdogTimeout(time.Second))
+	h := must(t)(fairlock.New(c, "f").Lock(t.Context(), latchkey.HoldAtLeast(time.Minute)))
+	r.on(1000, lua.RLockRenew, redistest.Swallow)
+	ctx, cancel := context.WithTimeout(t.Context(), readTimeout)
+	defer cancel()
+	require.Error(t, h.Extend(ctx, time.Hour)) // done, but nobody hears of it
+	<-h.Lost()
+	r.OnCommand(nil)
+	require.ErrorIs(t, h.Unlock(t.Context()), latchkey.ErrLeaseLost)
+	require.Greater(t, r.direct.PTTL(t.Context(), "f").Val(), 30*time.Second)
+}

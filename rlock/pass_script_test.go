@@ -65,6 +65,9 @@ func TestPassScriptTellsOfAShorterLease(t *testing.T) {
 		require.Equal(s, "0", heard())
 		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:5", "me:6", 1, 5000, "", "ch", "PUBLISH"), "once more")
 		require.Empty(s, heard())
+		require.NoError(s, s.rdb.Persist(s.Context(), "lock").Err())
+		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:6", "me:7", 1, 5000, "", "ch", "PUBLISH"), "somebody had made it stay")
+		require.Equal(s, "0", heard())
 	})
 }
 

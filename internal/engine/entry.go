@@ -53,6 +53,8 @@ type entry struct {
 	// Guarded by ops: the last fencing token, and how many behind it are there to be
 	// handed on.
 	token, more int64
+	// Guarded by ops: who wants to know of a loss, and hears of it when ops are free.
+	untold []func()
 
 	// mu guards the fields below.
 	mu    sync.Mutex
@@ -422,19 +424,40 @@ func (ent *entry) Lost(it *watchdog.Item, r watchdog.Reason) {
 	ent.endAll(it, lost, ErrLeaseLost, why)
 }
 
-// gone ends all holds because Redis says that the lock is not this holder's.
-func (ent *entry) gone() { ent.endAll(nil, lost, ErrLeaseLost, LossTaken) }
+// gone ends all holds because Redis says that the lock is not this holder's. The
+// caller has ops.
+func (ent *entry) gone() { ent.lose(LossTaken) }
+
+// lose ends all holds as lost. The caller has ops, and whoever wants to know hears of
+// it when it has given them back.
+func (ent *entry) lose(why LossReason) {
+	for _, h := range ent.end(nil, lost, ErrLeaseLost) {
+		ent.untold = append(ent.untold, func() { ent.engine.lost(h.spec, h.since, why) })
+	}
+}
 
 // endAll ends every hold of ent that it watches over (nil: whatever does) and
 // returns them. why is the reason of a loss.
 func (ent *entry) endAll(it *watchdog.Item, st state, cause error, why LossReason) []*Hold {
-	e := ent.engine
+	holds := ent.end(it, st, cause)
+	for _, h := range holds {
+		if st == lost {
+			ent.engine.lost(h.spec, h.since, why)
+		} else {
+			ent.engine.cfg.Hooks.released(h.spec, h.since)
+		}
+	}
+	return holds
+}
+
+// end is endAll that tells nobody.
+func (ent *entry) end(it *watchdog.Item, st state, cause error) []*Hold {
 	ent.mu.Lock()
 	if ent.count == 0 || (it != nil && it != ent.item) {
 		ent.mu.Unlock()
 		return nil
 	}
-	e.watchdog.Remove(ent.item)
+	ent.engine.watchdog.Remove(ent.item)
 	ent.count = 0
 	holds := ent.holds
 	ent.holds = nil
@@ -443,12 +466,5 @@ func (ent *entry) endAll(it *watchdog.Item, st state, cause error, why LossReaso
 	}
 	ent.mu.Unlock()
 	ent.leave()
-	for _, h := range holds {
-		if st == lost {
-			e.lost(h.spec, h.since, why)
-		} else {
-			e.cfg.Hooks.released(h.spec, h.since)
-		}
-	}
 	return holds
 }

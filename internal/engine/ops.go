@@ -65,4 +65,11 @@ func (ent *entry) tryOps() bool {
 	return ok
 }
 
-func (ent *entry) unlockOps() { ent.ops.giveUp() }
+func (ent *entry) unlockOps() {
+	tell := ent.untold
+	ent.untold = nil
+	ent.ops.giveUp()
+	for _, f := range tell {
+		f()
+	}
+}

@@ -113,7 +113,7 @@ func (h *Hold) giveUp() (target int, trusted bool, err error) {
 		default:
 		}
 		// The window is over and the watchdog has not come to say so.
-		ent.endAll(nil, lost, ErrLeaseLost, ent.expiry())
+		ent.lose(ent.expiry())
 		return 0, false, errLost
 	}
 	ent.dropLocked(h)
@@ -140,11 +140,15 @@ func (h *Hold) giveUp() (target int, trusted bool, err error) {
 // the last time under an earlier one. The caller has ops.
 func (h *Hold) wakeNext(ctx *cleanup) {
 	e, ent, s := h.entry.engine, h.entry, h.spec
-	if ent.counted() > 0 || e.lines.Sits(s.Line, ent.field) {
-		return // the holder has it again, or may be given it
+	if h.ret.Holder != "" || ent.counted() > 0 || e.lines.Sits(s.Line, ent.field) {
+		return // it has been told; or the holder has it again, or may be given it
 	}
+	ent.fresh = ent.fresh && ent.alone() // a re-entry under way goes on under the holder, as in giveUp
 	now := time.Now()
 	h.ret = Return{Holder: ent.standing(), Label: ent.label}
+	if left := ent.lingers(); left >= time.Millisecond { // Redis may have a longer lease, and goes on as at any Unlock
+		h.ret.Linger, h.ret.LingerAs = left, e.HolderID(NewHolder())+s.Suffix
+	}
 	if _, err := e.returnOnce(ctx, ent, s, &h.ret, now); Sort(err) == Maybe && !ent.fresh {
 		ent.unsettled(now.Add(returnBound + clockSlack))
 	}

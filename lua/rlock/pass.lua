@@ -71,7 +71,7 @@ end
 -- Others sleep for the lease that they have seen, Java without a recheck: nobody would
 -- tell them when a shorter one ends by itself.
 local verb = ARGV[9]
-if verb and left > lease + 1000 then
+if verb and (left > lease + 1000 or left == -1 and lease ~= -1) then
   if verb == 'PUBLISH' or verb == 'BOTH' then
     redis.pcall('PUBLISH', ARGV[8], '0')
   end
