@@ -152,7 +152,8 @@ func (l *Lock) Waiters(ctx context.Context) (waiters []Waiter, err error) {
 
 // Delete removes l and its queue, whoever holds it and whoever waits, and reports
 // whether there was anything. A Go client that holds l learns of it within one
-// renewal; one that waits queues again within the recheck, at the end.
+// renewal; one that waits queues again within the recheck, at the end; Java's waiters, who
+// have no recheck, are told.
 func (l *Lock) Delete(ctx context.Context) (bool, error) {
 	var was bool
 	err := l.engine.Ask(ctx, "delete", l.spec, false, func() (err error) {

@@ -809,6 +809,6 @@ func TestWaitersAndDelete(t *testing.T) {
 		require.Equal(s, []any{"uuid:1", "odd", int64(0)}, []any{list[2], list[4], list[5]})
 		require.Equal(s, "1", del())
 		require.Empty(s, s.state())
-		require.Equal(s, []string{"go 0"}, heard())
+		require.Equal(s, []string{"go 0", "uuid:1 0", "odd 0"}, heard())
 	})
 }

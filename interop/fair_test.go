@@ -214,3 +214,48 @@ func fairStuckJava(t *testing.T, r *rig) {
 	require.Equal(t, []string{"1 Java", "2 Go"}, got)
 	q.length(t, 0)
 }
+
+// TestFairDelete: when Go deletes a fair lock all of Java's waiters look again.
+// None of them has a place any more, so nobody else would tell them.
+func TestFairDelete(t *testing.T) {
+	forReleases(t, func(t *testing.T, v version) {
+		r := newRig(t, v, latchkey.PubSubAuto, redistest.Start(t))
+		name := r.name(t)
+		l := fairlock.New(r.client(t), name)
+		_, err := l.Lock(soon(t), latchkey.Lease(time.Minute))
+		require.NoError(t, err)
+		var threads []*thread
+		var calls []*call
+		for i := range 3 {
+			th := r.j.thread()
+			threads, calls = append(threads, th), append(calls, th.start("lock", "fair", name))
+			redistest.Until(t, "a place in the queue, and a subscription", func() bool {
+				waiters, err := l.Waiters(t.Context())
+				require.NoError(t, err)
+				return len(waiters) == i+1 && len(r.channels(t, name)) > i
+			})
+		}
+		was, err := l.Delete(t.Context())
+		require.NoError(t, err)
+		require.True(t, was)
+		for range calls {
+			var got int
+			redistest.Until(t, "the lock in Java", func() bool {
+				for i, c := range calls {
+					if c != nil {
+						select {
+						case <-c.done:
+							got = i
+							return true
+						default:
+						}
+					}
+				}
+				return false
+			})
+			calls[got].wait(t, patience)
+			calls[got] = nil
+			threads[got].do(t, "unlock", "fair", name)
+		}
+	})
+}

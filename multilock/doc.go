@@ -5,9 +5,10 @@
 // Members may be of any kind, of several clients and servers, and be made of
 // locks themselves. What Lock returns is one Hold for all of them. Its Context
 // ends when it is no longer whole: with the first lost member, or, after NewRed,
-// when fewer than a majority are left. Unlock tries every member; its error joins
-// theirs. Remaining is the least of the members' times, or, after NewRed, for how
-// long a majority lasts. Its Context re-enters every member.
+// when fewer than a majority are left; the other members are held, and renewed,
+// until Unlock, which is due after a loss as well. Unlock tries every member; its
+// error joins theirs. Remaining is the least of the members' times, or, after
+// NewRed, for how long a majority lasts. Its Context re-enters every member.
 //
 // # All or none
 //

@@ -1,5 +1,6 @@
 -- fairlock/delete: remove the lock and its queue, whoever holds it and whoever
--- waits. The one who was next is told; the others queue again when they notice.
+-- waits. All who waited are told, a client of latchkey once, and queue again: nobody
+-- else would tell them. Its loop is as long as the queue.
 --
 -- KEYS[1]  the lock: a hash of holder -> hold count
 -- 2 to 4   queue, scores and clients: see fairlock/queue
@@ -12,11 +13,21 @@
 local lock, prefix, verb = KEYS[1], ARGV[1], ARGV[2]
 
 local was = call('HLEN', lock) + call('LLEN', queue) + call('ZCARD', scores) > 0
-local head = call('LINDEX', queue, 0)
-local client = head and string.match(head, '^(.*):%d+$')
-client = client and call('HEXISTS', clients, client) == 1 and client
+local places, alive = call('LRANGE', queue, 0, -1), {}
+for _, place in ipairs(places) do
+  local client = string.match(place, '^(.*):%d+$')
+  if client and alive[client] == nil then
+    alive[client] = call('HEXISTS', clients, client) == 1
+  end
+end
 call('DEL', lock, queue, scores, clients)
-if head then
-  poke(prefix, head, client, verb)
+local told = {}
+for _, place in ipairs(places) do
+  local client = string.match(place, '^(.*):%d+$')
+  local whom = client and alive[client] and client or place
+  if not told[whom] then
+    told[whom] = true
+    tell(prefix, whom, '0', verb)
+  end
 end
 return was and 1 or 0
