@@ -74,6 +74,20 @@ func TestGivenToAnotherClient(t *testing.T) {
 	}
 }
 
+// What is given is what the releaser had: one who has lost the lock only says that it
+// is free, since the next one may have given up without the right to say so.
+func TestNotGivenByALoser(t *testing.T) {
+	between(t, time.Second, anew, nil, func(t *pair) {
+		require.NoError(t, t.b.Redis.Del(t.Context(), "f").Err())
+		before := t.b.Commands("evalsha")
+		require.ErrorIs(t, t.h.Unlock(t.Context()), latchkey.ErrLeaseLost)
+		o := <-t.got
+		require.NoError(t, o.err)
+		require.Equal(t, before+2, t.b.Commands("evalsha"), "the unlock, and the next one's question")
+		unlock(t, o.hold)
+	})
+}
+
 // What it asks for beyond the lock, it asks for itself.
 func TestGivenWithALeaseOfItsOwn(t *testing.T) {
 	between(t, time.Second, anew, []latchkey.LockOption{latchkey.Lease(time.Minute)},

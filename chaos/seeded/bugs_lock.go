@@ -325,7 +325,7 @@ var fairBugs = []Bug{
 	{
 		Name: "fairlock/given-to-the-dead", What: "a release gives the lock to a client that has not been heard of lately",
 		File: "lua/fairlock/release.lua",
-		Old:  "if head and whose and good >= sure and give(head, good) then", New: "if head and whose and give(head, 30000) then",
+		Old:  "if gives and head and whose and good >= sure and give(head, good) then", New: "if gives and head and whose and give(head, 30000) then",
 		Package: "fairlock", Run: "^TestGivenToADeadClient$|^TestGivenToAnotherClient$|^TestGivenWithALeaseOfItsOwn$",
 	},
 	{

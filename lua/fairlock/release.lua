@@ -1,7 +1,8 @@
 -- fairlock/release: bring the hold count of a holder down; at 0 free the lock
 -- and tell the one whose turn it is. Asking twice is the same as asking once: the
 -- hold count to reach is given. Nothing here is refused by a server at its memory
--- limit. When the lock is free already, the one whose turn it is is told again.
+-- limit. When the lock is free already, the one whose turn it is is told again, and
+-- asks: it may have given up, without the right to say so.
 --
 -- A waiter of another client of latchkey that is alive is given the lock, and its
 -- client is told so: '+', the number of the holder, the lease in ms, the server ms,
@@ -66,8 +67,9 @@ local function give(to, lease)
 end
 
 -- wake returns the head of places if it is ours: then the answer tells it. Any
--- other one it tells that the lock is free, or that it has it. The lock is free.
-local function wake(places)
+-- other one it tells that the lock is free, or, if it may be given, that it has it.
+-- The lock is free.
+local function wake(places, gives)
   local head = places[1]
   if not head then
     return ''
@@ -90,7 +92,7 @@ local function wake(places)
     places = line()
     number = head and string.match(head, ':(%d+)$')
   end
-  if head and whose and good >= sure and give(head, good) then
+  if gives and head and whose and good >= sure and give(head, good) then
     settle(places, false, now + math.min(good, timeout), timeout)
     local gift = number .. string.format(' %.0f %.0f ', good, now)
     tell(prefix, whose, '+' .. gift .. redis.sha1hex(lock .. ' ' .. gift .. proof), verb)
@@ -122,7 +124,7 @@ if count == 0 and linger == 0 then
     settle(places, false, now + math.min(tonumber(ARGV[11]), timeout), timeout)
     return {3, 0, now, heir}
   end
-  local turn = wake(places)
+  local turn = wake(places, freed == 1)
   if turn == '' and freed == 1 then
     return 1
   end
@@ -133,7 +135,7 @@ local held = tonumber(call('HGET', lock, holder) or 0)
 if held == 0 then
   local turn = ''
   if call('EXISTS', lock) == 0 then
-    turn = wake(line())
+    turn = wake(line(), false)
   end
   return {-1, 0, now, turn}
 end
