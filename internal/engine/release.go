@@ -146,11 +146,18 @@ func (h *Hold) wakeNext(ctx *cleanup) {
 	ent.fresh = ent.fresh && ent.alone() // a re-entry under way goes on under the holder, as in giveUp
 	now := time.Now()
 	h.ret = Return{Holder: ent.standing(), Label: ent.label}
-	if left := ent.lingers(); left >= time.Millisecond { // Redis may have a longer lease, and goes on as at any Unlock
-		h.ret.Linger, h.ret.LingerAs = left, e.HolderID(NewHolder())+s.Suffix
-	}
+	h.ret.lingerFor(ent, s) // Redis may have a longer lease
 	if _, err := e.returnOnce(ctx, ent, s, &h.ret, now); Sort(err) == Maybe && !ent.fresh {
 		ent.unsettled(now.Add(returnBound + clockSlack))
+	}
+}
+
+// lingerFor has the key lapse by itself where a hold of ent was to last longer, in the
+// name of a holder that nobody is: that of ent may ask again, and must be refused like
+// anybody else.
+func (r *Return) lingerFor(ent *entry, s *Spec) {
+	if left := ent.lingers(); left >= time.Millisecond {
+		r.Linger, r.LingerAs = left, ent.engine.HolderID(NewHolder())+s.Suffix
 	}
 }
 
@@ -159,10 +166,8 @@ func (h *Hold) giveBack(ctx *cleanup, target int, trusted bool) error {
 	e, ent, s := h.entry.engine, h.entry, h.spec
 	ret := &h.ret
 	*ret = Return{Holder: ent.standing(), Count: target, Label: ent.label, acked: e.cfg.Acks.Releases}
-	if left := ent.lingers(); target == 0 && left >= time.Millisecond {
-		// The key lapses by itself, in the name of a holder that nobody is: this
-		// one may ask again and must be refused like anybody else.
-		ret.Linger, ret.LingerAs = left, e.HolderID(NewHolder())+s.Suffix
+	if target == 0 {
+		ret.lingerFor(ent, s)
 	}
 	if target == 0 && ret.Linger == 0 && trusted && e.awaited(s) && h.handOver() {
 		ent.unlockOps()
