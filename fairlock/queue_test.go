@@ -18,6 +18,7 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/fairlock"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
@@ -364,7 +365,14 @@ func TestHeadThatLeavesWakesTheNext(t *testing.T) {
 func TestUnlockAfterLossWakesTheNext(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t)
-	a, b, c := newClient(t, s.Client(t)), newClient(t, s.Client(t)), newClient(t, s.Client(t))
+	proxy := redistest.NewProxy(t, s.Addr)
+	conn := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
+	t.Cleanup(func() { _ = conn.Close() })
+	ofGo, ofJava := redistest.User(t, s.Client(t)), s.Client(t)
+	var asked atomic.Int32
+	locktest.AfterScripts(ofGo, func(any) { asked.Add(1) })
+	locktest.AfterScripts(ofJava, func(any) { asked.Add(1) })
+	a, b, c := newClient(t, s.Client(t)), newClient(t, conn), newClient(t, ofGo)
 	for what, next := range map[string]func() error{
 		"Go": func() error {
 			h, err := fairlock.New(c, "Go").Lock(t.Context())
@@ -374,7 +382,7 @@ func TestUnlockAfterLossWakesTheNext(t *testing.T) {
 			return h.Unlock(t.Context())
 		},
 		"Java": func() error {
-			j := &java{t: t, rdb: rdb, name: "Java", owner: "uuid:1"}
+			j := &java{t: t, rdb: ofJava, name: "Java", owner: "uuid:1"}
 			if err := j.lock(); err != nil {
 				return err
 			}
@@ -387,16 +395,21 @@ func TestUnlockAfterLossWakesTheNext(t *testing.T) {
 			short := later(func() (*latchkey.Hold, error) {
 				return fairlock.New(b, what).Lock(t.Context(), latchkey.Lease(300*time.Millisecond))
 			})
-			waiting(t, b, 1)
+			redistest.Until(t, "the first in the queue", func() bool { return len(queued(t, rdb, what)) == 1 })
+			before := asked.Load()
 			woken := later(func() (*latchkey.Hold, error) { return nil, next() })
-			redistest.Until(t, "a queue of two", func() bool { return len(queued(t, rdb, what)) == 2 })
-			time.Sleep(50 * time.Millisecond) // it listens, and has asked again
+			redistest.Until(t, "the second, which listens, to have asked again", func() bool { return asked.Load() == before+2 })
+			require.Len(t, queued(t, rdb, what), 2)
 			unlock(t, h)
 			late := await(t, short, time.Second).hold
 			<-late.Lost()
 			redistest.Until(t, "the lease to end", func() bool { return rdb.Exists(t.Context(), what).Val() == 0 })
 			require.ErrorIs(t, late.Unlock(t.Context()), latchkey.ErrLeaseLost)
 			require.NoError(t, await(t, woken, time.Second).err)
+			scripts := func() int64 { return proxy.Commands("evalsha") + proxy.Commands("eval") }
+			sent := scripts()
+			require.ErrorIs(t, late.Unlock(t.Context()), latchkey.ErrLeaseLost)
+			require.Equal(t, sent, scripts(), "Redis knows it already")
 		})
 	}
 }

@@ -346,4 +346,10 @@ var fairBugs = []Bug{
 		Old:  "if h.spec.Queue != nil && errors.Is(err, ErrLeaseLost) {", New: "if h.spec.Queue != nil && err == nil {",
 		Package: "fairlock", Run: "^TestUnlockAfterLossWakesTheNext$",
 	},
+	{
+		Name: "fairlock/lost-unlock-asks-again", What: "each Unlock after a loss sends a request of its own",
+		File: "internal/engine/release.go",
+		Old:  `if h.ret.Holder != "" || ent.counted() > 0`, New: "if ent.counted() > 0",
+		Package: "fairlock", Run: "^TestUnlockAfterLossWakesTheNext$",
+	},
 }

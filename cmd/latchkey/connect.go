@@ -165,6 +165,9 @@ func parsed[T any](c *connection, parse func(string) (*T, error)) (*T, error) {
 	case c.changed("url"):
 	case c.changed("host", "port") || os.Getenv(envURL) == "":
 		port := c.port
+		if port < 1 || port > 65535 {
+			return nil, usagef("-p is 1 to 65535, not %d", port)
+		}
 		if c.sentinelMaster != "" && !c.changed("port") {
 			port = 26379
 		}

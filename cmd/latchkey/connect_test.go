@@ -94,6 +94,15 @@ func TestConnectDatabase(t *testing.T) {
 	assert.Contains(t, stderr, "a number")
 }
 
+func TestConnectPort(t *testing.T) {
+	t.Parallel()
+	for _, p := range []string{"0", "-1", "65536"} {
+		code, _, stderr := execute(t, "ls", "-p", p)
+		assert.Equal(t, exitUsage, code)
+		assert.Contains(t, stderr, "-p is 1 to 65535, not "+p)
+	}
+}
+
 // files writes a certificate for 127.0.0.1 that signs itself, and its key.
 func files(t testing.TB) (cert, key string) {
 	t.Helper()

@@ -138,8 +138,9 @@ func TestLookInterrupted(t *testing.T) {
 	defer s.Thaw()
 	for _, args := range [][]string{{"ls"}, {"ls", "--json"}, {"top"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
-			c := prepare(t, at(s, args...)...).start()
-			time.Sleep(500 * time.Millisecond)
+			proxy := redistest.NewProxy(t, s.Addr)
+			c := prepare(t, append([]string{"-u", "redis://" + proxy.Addr()}, args...)...).start()
+			redistest.Until(t, "its greeting", func() bool { return proxy.Commands("hello") > 0 })
 			start := time.Now()
 			c.signal(syscall.SIGINT)
 			assert.Equal(t, exitSignal+2, c.code())
