@@ -26,10 +26,9 @@ type Client struct{ seam }
 // New returns a Client on a connection of the caller's, which it never closes.
 // It does no I/O. It panics when rdb is nil or an option makes no sense.
 //
-// Hooks that are added to rdb do not see every command: latchkey sends most of
-// them through copies of rdb that read for a shorter time and have no hooks, in a
-// cluster of the client of a node.
-// WithObserver tells what happens.
+// Hooks that are added to rdb do not see every command unless WithHooks is given:
+// latchkey sends most of them through copies of rdb that read for a shorter time and
+// have no hooks, in a cluster of the client of a node. WithObserver tells what happens.
 //
 // Any redis.UniversalClient will do: single, Sentinel, Cluster. A redis.Ring has
 // no meaning here, and every method of a primitive on one returns

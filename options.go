@@ -134,6 +134,18 @@ func WithPipelines(on bool) Option {
 	return optionFunc(func(c *engine.Config) { c.Single = !on })
 }
 
+// WithHooks sets whether all commands go through the connection given to New itself, or
+// in a cluster its nodes' own, so that hooks of go-redis see them: tracing, metrics. Off,
+// most go through copies of it that read for a shorter time, and a copy has no hooks. On,
+// an Unlock takes a goroutine more, and every read lasts as long as the read timeout of
+// that connection, which is best at 5 s or less: without one, a call whose caller has gone
+// keeps its connection until the server says something. What is sent in a pipeline has
+// nobody's context. Hooks must let every command pass as it is. With [WithReplicaAck], what waits for
+// replicas is not shown, and subscriptions never are. Default: off.
+func WithHooks(on bool) Option {
+	return optionFunc(func(c *engine.Config) { c.Hooked = on })
+}
+
 // WithReplicaAck makes every acquire wait until at least min replicas of its
 // server have confirmed the grant (Redis's WAIT), for at most timeout. If fewer
 // do, that one acquisition is given back, and the error is ErrNotReplicated.

@@ -261,15 +261,22 @@ func reading(rdb *redis.Client, most time.Duration) *redis.Client {
 // where it would read for ever and keep a connection for nobody.
 func (e *Engine) timed() {
 	e.usual = e.rdb
+	var read time.Duration
 	switch rdb := e.rdb.(type) {
 	case *redis.Client:
-		if rdb.Options().ReadTimeout <= 0 {
+		read = rdb.Options().ReadTimeout
+		if e.cfg.Hooked {
+			break
+		}
+		if read <= 0 {
 			e.usual = reading(rdb, attempt)
 		}
 		e.brief, e.direct = reading(rdb, returnBound), reading(rdb, answerWithin)
+		return
 	case *redis.ClusterClient:
-		if read := rdb.Options().ReadTimeout; read > 0 && read <= attempt {
-			e.direct = rdb
-		}
+		read = rdb.Options().ReadTimeout
+	}
+	if read > 0 && read <= attempt {
+		e.direct = e.rdb
 	}
 }

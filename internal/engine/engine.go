@@ -30,6 +30,7 @@ type Config struct {
 	HandOver        time.Duration // the slice in which a lock is handed on; 0: it is not
 	Open            bool          // a lock that is given back is free for whoever asks first
 	Single          bool          // commands share no pipelines
+	Hooked          bool          // commands go through no copy of the connection, which has no hooks
 	Acks            Acks          // what a grant must wait for
 	Logger          *slog.Logger
 	Hooks           Hooks
@@ -108,7 +109,7 @@ func New(rdb redis.UniversalClient, cfg Config) *Engine {
 		e.offset = binary.LittleEndian.Uint64(b[:]) >> 16
 	}
 	e.timed()
-	e.pipe.engine, e.pipe.carry, e.pipe.underway = e, carrier(rdb), &e.underway
+	e.pipe.engine, e.pipe.carry, e.pipe.underway = e, e.carrier(rdb), &e.underway
 	e.entries.init()
 	e.leases.init()
 	e.gate.init()

@@ -247,7 +247,7 @@ func (e *Engine) pipeFor(ctx context.Context, cmd redis.Cmder) *pipe {
 	if p == nil {
 		// Nodes come and go.
 		maps.DeleteFunc(ns.m, func(_ *redis.Client, p *pipe) bool { return p.idle() })
-		p = &pipe{carry: carrier(node), underway: &e.underway}
+		p = &pipe{carry: e.carrier(node), underway: &e.underway}
 		if ns.m == nil {
 			ns.m = make(map[*redis.Client]*pipe)
 		}
@@ -264,9 +264,9 @@ func elsewhere(err error) bool {
 
 // carrier returns what sends commands in one pipeline of rdb. Their outcomes are in
 // them.
-func carrier(rdb redis.UniversalClient) func(brief bool, cmds []redis.Cmder) {
+func (e *Engine) carrier(rdb redis.UniversalClient) func(brief bool, cmds []redis.Cmder) {
 	long, short := rdb, rdb
-	if c, ok := rdb.(*redis.Client); ok {
+	if c, ok := rdb.(*redis.Client); ok && !e.cfg.Hooked {
 		long, short = reading(c, answerWithin), reading(c, returnBound)
 	}
 	return func(brief bool, cmds []redis.Cmder) {
