@@ -390,10 +390,11 @@ func TestUnlockAfterLossWakesTheNext(t *testing.T) {
 			return nil
 		},
 	} {
-		t.Run(what, func(t *testing.T) {
+		// lose has the holder in ctx lose the lock, and waits for next, which is woken.
+		lose := func(t *testing.T, ctx context.Context, unlocks func(*latchkey.Hold)) {
 			h := must(t)(fairlock.New(a, what).Lock(t.Context()))
 			short := later(func() (*latchkey.Hold, error) {
-				return fairlock.New(b, what).Lock(t.Context(), latchkey.Lease(300*time.Millisecond))
+				return fairlock.New(b, what).Lock(ctx, latchkey.Lease(300*time.Millisecond))
 			})
 			redistest.Until(t, "the first in the queue", func() bool { return len(queued(t, rdb, what)) == 1 })
 			before := asked.Load()
@@ -401,15 +402,26 @@ func TestUnlockAfterLossWakesTheNext(t *testing.T) {
 			redistest.Until(t, "the second, which listens, to have asked again", func() bool { return asked.Load() == before+2 })
 			require.Len(t, queued(t, rdb, what), 2)
 			unlock(t, h)
-			late := await(t, short, time.Second).hold
-			<-late.Lost()
+			lost := await(t, short, time.Second).hold
+			<-lost.Lost()
 			redistest.Until(t, "the lease to end", func() bool { return rdb.Exists(t.Context(), what).Val() == 0 })
-			require.ErrorIs(t, late.Unlock(t.Context()), latchkey.ErrLeaseLost)
+			unlocks(lost)
 			require.NoError(t, await(t, woken, time.Second).err)
+		}
+		t.Run(what, func(t *testing.T) {
+			unlocks := func(lost *latchkey.Hold) { require.ErrorIs(t, lost.Unlock(t.Context()), latchkey.ErrLeaseLost) }
+			var late *latchkey.Hold
+			lose(t, t.Context(), func(lost *latchkey.Hold) { late = lost; unlocks(lost) })
 			scripts := func() int64 { return proxy.Commands("evalsha") + proxy.Commands("eval") }
 			sent := scripts()
-			require.ErrorIs(t, late.Unlock(t.Context()), latchkey.ErrLeaseLost)
+			unlocks(late)
 			require.Equal(t, sent, scripts(), "Redis knows it already")
+		})
+		t.Run(what+", by the holder", func(t *testing.T) {
+			ctx := latchkey.WithHolder(t.Context())
+			lose(t, ctx, func(*latchkey.Hold) {
+				require.ErrorIs(t, fairlock.New(b, what).Unlock(ctx), latchkey.ErrNotHeld)
+			})
 		})
 	}
 }

@@ -812,3 +812,17 @@ func TestWaitersAndDelete(t *testing.T) {
 		require.Equal(s, []string{"go 0", "uuid:1 0", "odd 0"}, heard())
 	})
 }
+
+// A lock that stays closed is said to all who wait, for nobody says so when it is free.
+func TestLingeringReleaseTellsAll(t *testing.T) {
+	onBoth(t, func(s *scripted) {
+		heard := s.hear()
+		s.acquire("hold:1", timeout)
+		s.java("uuid:1").acquire(javaWait)
+		s.queue("go:1")
+		s.queue("go:2")
+		s.java("uuid:2").acquire(javaWait)
+		require.Equal(s, "1 0", s.release("hold:1", 5000, "nobody:1"))
+		require.Equal(s, []string{"uuid:1 0", "go 0", "uuid:2 0"}, heard())
+	})
+}

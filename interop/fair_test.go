@@ -259,3 +259,29 @@ func TestFairDelete(t *testing.T) {
 		}
 	})
 }
+
+// TestFairHoldAtLeast: a lock that Go gives back, but leaves to lapse, is had by a
+// thread of Java when it has lapsed, though it has seen a longer lease, and the thread
+// before it gives up in between.
+func TestFairHoldAtLeast(t *testing.T) {
+	forReleases(t, func(t *testing.T, v version) {
+		if !v.since(hasFairSleep) {
+			return // its second waiter sleeps until it is told that it is its turn
+		}
+		r := newRig(t, v, latchkey.PubSubAuto, redistest.Start(t))
+		name := r.name(t)
+		l := fairlock.New(r.client(t), name)
+		h, err := l.Lock(soon(t), latchkey.HoldAtLeast(2*time.Second))
+		require.NoError(t, err)
+		first, second := r.j.thread(), r.j.thread()
+		asked := r.scripts(t)
+		gives := first.start("trylock", "fair", name, 1200)
+		r.ran(t, asked+2) // the second time, it listens
+		gets := second.start("lock", "fair", name)
+		r.ran(t, asked+4)
+		require.NoError(t, h.Unlock(soon(t)))
+		require.Equal(t, "false", gives.wait(t, patience))
+		gets.wait(t, 10*time.Second) // the lease was 30 s
+		second.do(t, "unlock", "fair", name)
+	})
+}

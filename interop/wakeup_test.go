@@ -10,8 +10,10 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/countdownlatch"
+	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/multilock"
 	"github.com/latchkey-go/latchkey/permitsemaphore"
+	"github.com/latchkey-go/latchkey/rlock"
 	"github.com/latchkey-go/latchkey/rwlock"
 	"github.com/latchkey-go/latchkey/semaphore"
 )
@@ -204,5 +206,44 @@ func testWakeUps(t *testing.T, r *rig, c *latchkey.Client) {
 				return err
 			}, func(t *testing.T) error { return latch.CountDown(soon(t)) }),
 			javaSide("waiter", r.j.thread(), []any{"latch.await", latch.Name(), 20000}, nil))
+	})
+}
+
+// TestHoldAtLeast: a lock that Go gives back, but leaves to lapse, is had by a thread
+// of Java when it has lapsed, though it has seen a longer lease, and the thread before
+// it gives up in between.
+func TestHoldAtLeast(t *testing.T) {
+	forReleases(t, func(t *testing.T, v version) {
+		r := newRig(t, v, latchkey.PubSubAuto, redistest.Start(t))
+		for _, tt := range []struct {
+			kind, java, value string
+			since             version
+			open              func(c *latchkey.Client, name string) latchkey.Locker
+		}{
+			{"rlock", "rlock", "", "", func(c *latchkey.Client, name string) latchkey.Locker { return rlock.New(c, name) }},
+			{"read", "write", "", "", func(c *latchkey.Client, name string) latchkey.Locker { return rwlock.New(c, name).ReadLock() }},
+			{"write", "write", "", "", func(c *latchkey.Client, name string) latchkey.Locker { return rwlock.New(c, name).WriteLock() }},
+			{"group", "group", ":a", hasGroupLock, func(c *latchkey.Client, name string) latchkey.Locker { return multilock.NewGroup(c, name, "a") }},
+		} {
+			if !v.since(tt.since) {
+				continue
+			}
+			t.Run(tt.kind, func(t *testing.T) {
+				name := r.name(t)
+				j := r.jvm.open(t, r.address(), "strings=true")
+				h, err := tt.open(r.client(t), name).Lock(soon(t), latchkey.HoldAtLeast(2*time.Second))
+				require.NoError(t, err)
+				first, second := j.thread(), j.thread()
+				asked := r.scripts(t)
+				gives := first.start("trylock", tt.java, name+tt.value, 1200)
+				r.ran(t, asked+2) // the second time, it listens
+				gets := second.start("lock", tt.java, name+tt.value)
+				r.ran(t, asked+4)
+				require.NoError(t, h.Unlock(soon(t)))
+				require.Equal(t, "false", gives.wait(t, patience))
+				gets.wait(t, 10*time.Second) // the lease was 30 s
+				second.do(t, "unlock", tt.java, name+tt.value)
+			})
+		}
 	})
 }

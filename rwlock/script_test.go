@@ -486,12 +486,12 @@ func TestReleaseReadScript(t *testing.T) {
 		},
 		{
 			rule: "lingering", scene: "lock=me:1:1 mode:read for 20000; me:1#1 for 20000", more: []any{5000, "nobody"},
-			first: []int64{1, 0}, again: []int64{-1, 0}, hints: "0", state: "lock=mode:read nobody:1 for 5000; nobody#1 for 5000",
+			first: []int64{1, 0}, again: []int64{-1, 0}, hints: "10", state: "lock=mode:read nobody:1 for 5000; nobody#1 for 5000",
 		},
 		{
 			rule:  "lingering beside others",
 			scene: "lock=me:1:1 mode:read you:1:1 for 60000; me:1#1 for 20000; you:1#1 for 60000", more: []any{5000, "nobody"},
-			first: []int64{1, 0}, again: []int64{-1, 0}, hints: "0", state: "lock=mode:read nobody:1 you:1:1 for 60000; nobody#1 for 5000; you:1#1 for 60000",
+			first: []int64{1, 0}, again: []int64{-1, 0}, hints: "10", state: "lock=mode:read nobody:1 you:1:1 for 60000; nobody#1 for 5000; you:1#1 for 60000",
 		},
 		{
 			rule:  "lingering under my write lock",

@@ -139,15 +139,22 @@ func (h *Hold) giveUp() (target int, trusted bool, err error) {
 // h was lost: nobody has said so when its lease ended, and who waits may have asked for
 // the last time under an earlier one. The caller has ops.
 func (h *Hold) wakeNext(ctx *cleanup) {
-	e, ent, s := h.entry.engine, h.entry, h.spec
-	if h.ret.Holder != "" || ent.counted() > 0 || e.lines.Sits(s.Line, ent.field) {
-		return // it has been told; or the holder has it again, or may be given it
+	if h.ret.Holder == "" { // else it has been told
+		h.entry.wakeNext(ctx, h.spec, &h.ret)
+	}
+}
+
+// wakeNext is that of a hold, by the request ret.
+func (ent *entry) wakeNext(ctx *cleanup, s *Spec, ret *Return) {
+	e := ent.engine
+	if ent.counted() > 0 || e.lines.Sits(s.Line, ent.field) {
+		return // the holder has it again, or may be given it
 	}
 	ent.fresh = ent.fresh && ent.alone() // a re-entry under way goes on under the holder, as in giveUp
 	now := time.Now()
-	h.ret = Return{Holder: ent.standing(), Label: ent.label}
-	h.ret.lingerFor(ent, s) // Redis may have a longer lease
-	if _, err := e.returnOnce(ctx, ent, s, &h.ret, now); Sort(err) == Maybe && !ent.fresh {
+	*ret = Return{Holder: ent.standing(), Label: ent.label}
+	ret.lingerFor(ent, s) // Redis may have a longer lease
+	if _, err := e.returnOnce(ctx, ent, s, ret, now); Sort(err) == Maybe && !ent.fresh {
 		ent.unsettled(now.Add(returnBound + clockSlack))
 	}
 }
@@ -336,9 +343,9 @@ func (h *Hold) mark(st state) {
 // UnlockHolder gives back the latest hold that the holder in ctx has on s.
 func (e *Engine) UnlockHolder(ctx context.Context, s *Spec) error {
 	if n, ok := e.holderIn(ctx, s); ok {
+		bounded := e.bounds.next(ctx, e.cfg.UnlockTimeout)
 		if ent := e.find(n, s); ent != nil {
 			defer ent.leave()
-			bounded := e.bounds.next(ctx, e.cfg.UnlockTimeout)
 			for h := ent.latest(); h != nil; h = ent.latest() {
 				// Another goroutine of the holder may just have given that one back: then
 				// it is the turn of the one before it.
@@ -347,6 +354,9 @@ func (e *Engine) UnlockHolder(ctx context.Context, s *Spec) error {
 				}
 			}
 		}
+		if s.Queue != nil {
+			e.wakeNext(n, s, bounded)
+		}
 	}
 	select {
 	case <-e.gate.closed:
@@ -354,6 +364,22 @@ func (e *Engine) UnlockHolder(ctx context.Context, s *Spec) error {
 	default:
 		return e.Wrap("unlock", s, ErrNotHeld)
 	}
+}
+
+// wakeNext is that of a hold of a holder that has none: it may have lost one, which
+// is not remembered.
+func (e *Engine) wakeNext(n uint64, s *Spec, bounded cleanup) {
+	if s.err != nil || !e.gate.enter() {
+		return
+	}
+	defer e.gate.leave()
+	ent := e.enter(n, s, false)
+	defer ent.leave()
+	if !ent.tryOps() {
+		return // the holder is at it
+	}
+	defer ent.unlockOps()
+	ent.wakeNext(&bounded, s, new(Return))
 }
 
 // latest returns the latest hold; without one, that which was given back last if the

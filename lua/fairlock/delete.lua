@@ -1,6 +1,6 @@
 -- fairlock/delete: remove the lock and its queue, whoever holds it and whoever
 -- waits. All who waited are told, a client of latchkey once, and queue again: nobody
--- else would tell them. Its loop is as long as the queue.
+-- else would tell them: see audience.
 --
 -- KEYS[1]  the lock: a hash of holder -> hold count
 -- 2 to 4   queue, scores and clients: see fairlock/queue
@@ -13,21 +13,9 @@
 local lock, prefix, verb = KEYS[1], ARGV[1], ARGV[2]
 
 local was = call('HLEN', lock) + call('LLEN', queue) + call('ZCARD', scores) > 0
-local places, alive = call('LRANGE', queue, 0, -1), {}
-for _, place in ipairs(places) do
-  local client = string.match(place, '^(.*):%d+$')
-  if client and alive[client] == nil then
-    alive[client] = call('HEXISTS', clients, client) == 1
-  end
-end
+local all = audience()
 call('DEL', lock, queue, scores, clients)
-local told = {}
-for _, place in ipairs(places) do
-  local client = string.match(place, '^(.*):%d+$')
-  local whom = client and alive[client] and client or place
-  if not told[whom] then
-    told[whom] = true
-    tell(prefix, whom, '0', verb)
-  end
+for _, whom in ipairs(all) do
+  tell(prefix, whom, '0', verb)
 end
 return was and 1 or 0

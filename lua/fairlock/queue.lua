@@ -107,6 +107,24 @@ local function tell(prefix, whom, message, verb)
   end
 end
 
+-- audience returns whom to tell when all who wait are to look again: a client of
+-- latchkey once. Its loop is as long as the queue.
+local function audience()
+  local whom, known, listed = {}, {}, {}
+  for _, place in ipairs(call('LRANGE', queue, 0, -1)) do
+    local client = string.match(place, '^(.*):%d+$')
+    if client and known[client] == nil then
+      known[client] = call('HEXISTS', clients, client) == 1
+    end
+    local one = client and known[client] and client or place
+    if not listed[one] then
+      listed[one] = true
+      whom[#whom + 1] = one
+    end
+  end
+  return whom
+end
+
 -- poke tells the head that it is its turn.
 local function poke(prefix, head, client, verb)
   tell(prefix, client or head, '0', verb)

@@ -2,7 +2,8 @@
 -- and tell the one whose turn it is. Asking twice is the same as asking once: the
 -- hold count to reach is given. Nothing here is refused by a server at its memory
 -- limit. When the lock is free already, the one whose turn it is is told again, and
--- asks: it may have given up, without the right to say so.
+-- asks: it may have given up, without the right to say so. When it stays closed for a
+-- while, all are told: see audience.
 --
 -- A waiter of another client of latchkey that is alive is given the lock, and its
 -- client is told so: '+', the number of the holder, the lease in ms, the server ms,
@@ -55,9 +56,12 @@ if notafter > 0 then
   end
 end
 
--- give gives the free lock to a waiter; false when the server does not let it.
+-- give gives the free lock to a waiter; false when the server does not let it: while
+-- the slot is on the move, what has been deleted cannot be made again here.
 local function give(to, lease)
-  call('HSET', KEYS[1], to, '1')
+  if type(try('HSET', KEYS[1], to, '1')) == 'table' then
+    return false
+  end
   -- A lock without a lease would be held for ever.
   if type(try('PEXPIRE', KEYS[1], lease)) == 'table' then
     try('DEL', KEYS[1])
@@ -153,16 +157,13 @@ end
 if count > 0 then
   call('HSET', lock, holder, count)
 else
+  local all = audience()
   call('HSET', lock, ARGV[10], 1)
   call('HDEL', lock, holder)
-  -- The one whose turn is next has been told of a longer lease, and looks again.
-  local head = line()[1]
-  if head then
-    if now == 0 then
-      clock()
-    end
-    local whose = string.match(head, '^(.*):%d+$')
-    poke(prefix, head, whose and life(whose, now) > 0 and whose, verb)
+  -- Who waits has been told of a longer lease, and looks again: all of them, for nobody
+  -- says so when the lock is free, and the one whose turn is next may give up before.
+  for _, whom in ipairs(all) do
+    tell(prefix, whom, '0', verb)
   end
 end
 return {1, count, now}

@@ -84,12 +84,17 @@ else
     redis.pcall('DEL', KEYS[3])
   end
 end
-if freed then -- when it stays closed, too: who waits has been told of a longer lease
-  if verb == 'PUBLISH' or verb == 'BOTH' then
-    redis.pcall('PUBLISH', channel, '0')
-  end
-  if verb == 'SPUBLISH' or verb == 'BOTH' then
-    redis.pcall('SPUBLISH', channel, '0')
+if freed then
+  -- When they stay closed, too: who waits has been told of a longer lease, and all
+  -- look again, for nobody says so when they are free. '1' wakes all threads of
+  -- Redisson that sleep, '0' one, or one that is about to.
+  for _, message in ipairs(linger > 0 and {'1', '0'} or {'0'}) do
+    if verb == 'PUBLISH' or verb == 'BOTH' then
+      redis.pcall('PUBLISH', channel, message)
+    end
+    if verb == 'SPUBLISH' or verb == 'BOTH' then
+      redis.pcall('SPUBLISH', channel, message)
+    end
   end
 end
 if not whole then

@@ -182,12 +182,16 @@ if count > 0 then
 else
   call('HSET', lock, ARGV[8], 1)
   call('HDEL', lock, holder)
-  -- Who waits has been told of a longer lease, and looks again.
-  if verb == 'PUBLISH' or verb == 'BOTH' then
-    try('PUBLISH', channel, '0')
-  end
-  if verb == 'SPUBLISH' or verb == 'BOTH' then
-    try('SPUBLISH', channel, '0')
+  -- Who waits has been told of a longer lease, and looks again: all of them, for
+  -- nobody says so when the lock is free. '1' wakes all threads of Redisson that
+  -- sleep, '0' one that is about to.
+  for _, message in ipairs({'1', '0'}) do
+    if verb == 'PUBLISH' or verb == 'BOTH' then
+      try('PUBLISH', channel, message)
+    end
+    if verb == 'SPUBLISH' or verb == 'BOTH' then
+      try('SPUBLISH', channel, message)
+    end
   end
 end
 return {1, count, now}

@@ -41,12 +41,12 @@ local most = 10000
 -- How many readers are asked first, and how near, in ms, a lease must be.
 local few, near = 2, 1000
 
-local function publish()
+local function publish(message)
   if verb == 'PUBLISH' or verb == 'BOTH' then
-    redis.pcall('PUBLISH', channel, '0')
+    redis.pcall('PUBLISH', channel, message)
   end
   if verb == 'SPUBLISH' or verb == 'BOTH' then
-    redis.pcall('SPUBLISH', channel, '0')
+    redis.pcall('SPUBLISH', channel, message)
   end
 end
 
@@ -64,7 +64,7 @@ local mode = fields[1]
 local left = call('PTTL', lock)
 if not mode then
   if left == -2 then
-    publish() -- as Redisson does: it may have been freed by its expiry
+    publish('0') -- as Redisson does: it may have been freed by its expiry
   end
   return {-1, 0, now}
 end
@@ -148,8 +148,15 @@ end
 if count == 0 and KEYS[2] then
   redis.pcall('DEL', KEYS[2])
 end
-if freed or count == 0 and linger > 0 and mode == 'read' then -- who waits has been told of a longer lease
-  publish()
+local lingers = count == 0 and linger > 0 and mode == 'read'
+if lingers then
+  -- Who waits has been told of a longer lease, and looks again: all of them, for
+  -- nobody says so when the lock is free. '1' wakes all threads of Redisson that
+  -- sleep, and '0' one that is about to.
+  publish('1')
+end
+if freed or lingers then
+  publish('0')
 end
 if count == 0 and now == 0 then
   return 1
