@@ -1015,3 +1015,29 @@ func TestForceUnlockHolderOfTheOtherHalf(t *testing.T) {
 		b.empty()
 	})
 }
+
+// A holder that has lost the write lock to another, and does not know it yet, learns it
+// when a read of its own is refused, and waits in line like anybody else.
+func TestReadUnderALostWrite(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		c := b.client()
+		rw, other := rwlock.New(c, "a"), b.lock()
+		ctx := latchkey.WithHolder(b.ctx)
+		w := b.must(rw.WriteLock().Lock(ctx))
+		_, err := other.WriteLock().ForceUnlock(b.ctx)
+		require.NoError(b, err)
+		h := b.must(other.WriteLock().Lock(b.ctx))
+		read := b.laterCtx(ctx, rw.ReadLock())
+		<-w.Lost()
+		b.Advance(100 * time.Millisecond)
+		require.Less(b, b.at(), time.Second)
+		require.Equal(b, 1, c.Stats().Waiting)
+		asked := b.Commands("evalsha")
+		b.Advance(3 * time.Second)
+		require.LessOrEqual(b, b.Commands("evalsha"), asked+1, "it listens")
+		b.unlock(h)
+		b.Advance(time.Millisecond)
+		b.unlock(b.got(read))
+		b.empty()
+	})
+}

@@ -84,7 +84,7 @@ var countBugs = []Bug{
 		Name: "permitsemaphore/lapsed-is-silent", What: "waiters are not told of permits that have lapsed",
 		File: "lua/permitsemaphore/acquire.lua",
 		Old:  "if lapsed > 0 and total > 0 then", New: "if false then",
-		Package: "permitsemaphore", Run: "^TestAcquireScript$|^TestNearestDeadline$",
+		Package: "permitsemaphore", Run: "^TestRawPeer$",
 	},
 	{
 		Name: "latch/counted-twice", What: "a repeated count-down counts two",

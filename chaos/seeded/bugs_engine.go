@@ -71,7 +71,7 @@ var engineBugs = []Bug{
 	{
 		Name: "engine/unlock-with-the-callers-context", What: "an Unlock under a cancelled context leaves the lock (blnk #354, ncps #913)",
 		File: "internal/engine/release.go",
-		Old:  "bounded := e.bounds.next(ctx, e.cfg.UnlockTimeout)\n", New: "bounded := cleanup{Context: ctx}\n",
+		Old:  "return h.unlock(e.bounds.next(ctx, e.cfg.UnlockTimeout))", New: "_ = e\n\treturn h.unlock(cleanup{Context: ctx})",
 		Package: "rlock", Run: "^TestFaultUnlockWithEndedContext$",
 	},
 	{

@@ -235,6 +235,9 @@ func (c *claim) acquire(ctx context.Context, p *wait.Policy) error {
 			// The holder has the lock, or its other half: it stands in no line.
 			var ans wait.Answer
 			if ans, err = c.Try(ctx); err == nil && !ans.Granted {
+				if ans.Again == 0 {
+					c.engine.watchdog.Recheck() // Redis knows nothing of what the holder has
+				}
 				err = c.pause(ctx, ans)
 			}
 		} else {
