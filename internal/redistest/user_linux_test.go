@@ -30,6 +30,7 @@ var noUser = map[string]string{
 	"client_test.go TestRingIsUnsupported":                 "nothing is sent",
 	"fuzz_options_test.go FuzzOptions":                     "nothing is sent",
 	"fuzz_replies_test.go FuzzReplies":                     "nothing is sent",
+	"hooks_test.go TestHooksSeeEverything":                 "it is the user's, with a hook",
 	"internal/sim/world_test.go newWorld":                  "in memory",
 	"internal/topology/security_test.go TestNoSecrets":     "users of its own",
 	"rlock/watchdog_test.go keep":                          "in memory",
