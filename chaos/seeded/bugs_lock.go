@@ -223,6 +223,18 @@ var rwBugs = []Bug{
 		Package: "rwlock", Run: "^TestDeadReadersWhoseHashLives$|^TestDeadReaderBesideLiveOnes$|^TestAcquireWriteScript$",
 	},
 	{
+		Name: "rwlock/reader-at-the-other-node", What: "a reader whose timeout has not yet come to the new node of a slot on the move is taken for dead",
+		File: "lua/rwlock/release_read.lua",
+		Old:  "  if ms == -2 then", New: "  if false then",
+		Package: "rwlock", Run: "^TestReadersWhileTheSlotMoves$",
+	},
+	{
+		Name: "rwlock/linger-without-a-timeout", What: "who stays for HoldAtLeast is taken for dead, where no new keys can be made for a while",
+		File: "lua/rwlock/release_read.lua",
+		Old:  "call('SET', prefix .. heir", New: "redis.pcall('SET', prefix .. heir",
+		Package: "rwlock", Run: "^TestReadersWhileTheSlotMoves$",
+	},
+	{
 		Name: "rwlock/last-reader-is-silent", What: "the last reader to leave wakes no writer (Redisson #3891)",
 		File: "lua/rwlock/release_read.lua",
 		Old:  "if freed or lingers then", New: "if lingers then",

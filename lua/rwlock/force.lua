@@ -32,6 +32,20 @@ if half == 'write' and mode ~= 'write' then
   return 0
 end
 
+-- lasts returns for how many ms a timeout lasts, below 0 for one that is not there. One
+-- that we may not ask for, or that may be at the other node of a slot on the move, where
+-- no command goes with several keys, is as good as the lock.
+local function lasts(key)
+  local ms = redis.pcall('PTTL', key)
+  if ms == -2 then
+    local both = redis.pcall('EXISTS', lock, key)
+    if type(both) == 'table' and string.find(both.err, 'non local key', 1, true) then
+      return left
+    end
+  end
+  return type(ms) == 'table' and left or ms
+end
+
 local readers, writers, timeouts, longest = {}, {}, {}, -2
 local fields = call('HGETALL', lock)
 for i = 1, #fields, 2 do
@@ -42,11 +56,7 @@ for i = 1, #fields, 2 do
     readers[#readers + 1] = field
     for n = 1, math.min(tonumber(fields[i + 1]) or 0, most) do
       local key = prefix .. field .. ':rwlock_timeout:' .. n
-      local ms = redis.pcall('PTTL', key)
-      if type(ms) == 'table' then
-        ms = left -- we may not ask: as good as alive
-      end
-      longest = math.max(longest, ms)
+      longest = math.max(longest, lasts(key))
       timeouts[#timeouts + 1] = key
     end
   end

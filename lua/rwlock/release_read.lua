@@ -92,6 +92,20 @@ if count == 0 and linger == 0 and mode == 'read' and left > 0 then
   end
 end
 
+-- lasts returns for how many ms a timeout lasts, below 0 for one that is not there. One
+-- that we may not ask for, or that may be at the other node of a slot on the move, where
+-- no command goes with several keys, is as good as the lock.
+local function lasts(key)
+  local ms = redis.pcall('PTTL', key)
+  if ms == -2 then
+    local both = redis.pcall('EXISTS', lock, key)
+    if type(both) == 'table' and string.find(both.err, 'non local key', 1, true) then
+      return left
+    end
+  end
+  return type(ms) == 'table' and left or ms
+end
+
 -- The lock goes on with the longest lease of those who are left.
 local longest, dead = left, {}
 if count == 0 then
@@ -107,11 +121,7 @@ if count == 0 and mode == 'read' and not same then
     local field, alive = fields[i], -2
     if field ~= 'mode' and field ~= holder then
       for n = 1, math.min(tonumber(fields[i + 1]) or 0, most) do
-        local ms = redis.pcall('PTTL', prefix .. field .. ':rwlock_timeout:' .. n)
-        if type(ms) == 'table' then
-          ms = left -- we may not ask: as good as alive
-        end
-        alive = math.max(alive, ms)
+        alive = math.max(alive, lasts(prefix .. field .. ':rwlock_timeout:' .. n))
       end
       if alive < 0 then
         dead[#dead + 1] = field
@@ -133,8 +143,10 @@ else
     call('HSET', lock, holder, count)
   else
     if linger > 0 then
+      -- First, for without it the heir would be taken for dead, and while the slot is
+      -- on the move the old node makes no new keys.
+      call('SET', prefix .. heir .. ':rwlock_timeout:1', '1', 'PX', linger)
       call('HSET', lock, heir, 1)
-      redis.pcall('SET', prefix .. heir .. ':rwlock_timeout:1', '1', 'PX', linger)
     end
     call('HDEL', lock, holder)
     for _, field in ipairs(dead) do

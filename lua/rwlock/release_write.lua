@@ -77,16 +77,26 @@ if count > 0 then
   return {1, count, now}
 end
 
+-- lasts returns for how many ms a timeout lasts, below 0 for one that is not there. One
+-- that we may not ask for, or that may be at the other node of a slot on the move, where
+-- no command goes with several keys, is as good as the lock.
+local function lasts(key)
+  local ms = redis.pcall('PTTL', key)
+  if ms == -2 then
+    local both = redis.pcall('EXISTS', lock, key)
+    if type(both) == 'table' and string.find(both.err, 'non local key', 1, true) then
+      return left
+    end
+  end
+  return type(ms) == 'table' and left or ms
+end
+
 local longest = -2
 local fields = call('HGETALL', lock)
 for i = 1, #fields, 2 do
   if fields[i] ~= holder then
     for n = 1, math.min(tonumber(fields[i + 1]) or 0, most) do
-      local ms = redis.pcall('PTTL', prefix .. fields[i] .. ':rwlock_timeout:' .. n)
-      if type(ms) == 'table' then
-        ms = left -- we may not ask: as good as alive
-      end
-      longest = math.max(longest, ms)
+      longest = math.max(longest, lasts(prefix .. fields[i] .. ':rwlock_timeout:' .. n))
     end
   end
 end

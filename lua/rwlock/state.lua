@@ -26,6 +26,20 @@ if not mode and left ~= -2 then
   return redis.error_reply('WRONGTYPE the key holds a lock of another kind')
 end
 
+-- lasts returns for how many ms a timeout lasts, below 0 for one that is not there. One
+-- that we may not ask for, or that may be at the other node of a slot on the move, where
+-- no command goes with several keys, is as good as the lock.
+local function lasts(key)
+  local ms = redis.pcall('PTTL', key)
+  if ms == -2 then
+    local both = redis.pcall('EXISTS', lock, key)
+    if type(both) == 'table' and string.find(both.err, 'non local key', 1, true) then
+      return left
+    end
+  end
+  return type(ms) == 'table' and left or ms
+end
+
 local all, mine, longest = 0, 0, -2
 if half == 'write' and mode == 'write' then
   longest = left
@@ -39,11 +53,7 @@ for i = 1, #fields, 2 do
     alive = 0
   elseif not writes and half == 'read' then
     for n = 1, math.min(holds, most) do
-      local ms = redis.pcall('PTTL', prefix .. field .. ':rwlock_timeout:' .. n)
-      if type(ms) == 'table' then
-        ms = left -- we may not ask: as good as alive
-      end
-      alive = math.max(alive, ms)
+      alive = math.max(alive, lasts(prefix .. field .. ':rwlock_timeout:' .. n))
     end
   end
   if alive >= 0 then
