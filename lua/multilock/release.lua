@@ -53,7 +53,13 @@ for i = 9, #ARGV do
   local value = ARGV[i]
   local fields = value .. ':' .. holder
   local till = 0
-  if call('HGET', group, value) == holder then
+  local owner = redis.pcall('HGET', group, value)
+  if type(owner) == 'table' and not freed then
+    return owner
+  end
+  -- It fails behind the last value of all, which takes the key with it, while the slot is
+  -- on the move.
+  if owner == holder then
     till = tonumber(call('HGET', group, fields .. ':expire_time') or 0) or 0
   end
   if till <= now then
