@@ -8,9 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/fairlock"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/permitsemaphore"
 	"github.com/latchkey-go/latchkey/rlock"
+	"github.com/latchkey-go/latchkey/rwlock"
 )
 
 // Labels are as old as the hold, live as long as its lease, and are renewed with
@@ -42,6 +44,35 @@ func TestLabelLivesWithTheLease(t *testing.T) {
 		require.Empty(t, b.Redis.Keys(t.Context(), "*").Val(), "it expires with the lease")
 		require.ErrorIs(t, h.Unlock(t.Context()), latchkey.ErrLeaseLost)
 	})
+}
+
+// Whichever of a holder's holds is extended, its label lasts as long as the lease.
+func TestLabelOfAnExtendedHold(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		lock func(c *latchkey.Client) latchkey.Locker
+	}{
+		{"rlock", func(c *latchkey.Client) latchkey.Locker { return rlock.New(c, "job") }},
+		{"fairlock", func(c *latchkey.Client) latchkey.Locker { return fairlock.New(c, "job") }},
+		{"read", func(c *latchkey.Client) latchkey.Locker { return rwlock.New(c, "job").ReadLock() }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+				c, other := newClient(t, b.Redis), newClient(t, b.Client())
+				ctx := t.Context()
+				outer, err := tc.lock(c).Lock(ctx)
+				require.NoError(t, err)
+				nested, err := tc.lock(c).Lock(outer.Context(), latchkey.Label("me"))
+				require.NoError(t, err)
+				require.NoError(t, outer.Extend(ctx, time.Hour))
+				require.Equal(t, b.Redis.PTTL(ctx, "job").Val(), b.Redis.PTTL(ctx, "latchkey_label:{job}:"+outer.HolderID()).Val())
+				time.Sleep(30 * time.Minute)
+				require.Equal(t, "me", inspect(t, other, "job").Holders[0].Label)
+				require.NoError(t, nested.Unlock(ctx))
+				require.NoError(t, outer.Unlock(ctx))
+			})
+		})
+	}
 }
 
 // While a slot moves, a script may name one key only. A hold is not lost because

@@ -189,7 +189,7 @@ func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 	for {
 		e.UpToDate(ctx, s.Key)
 		sent, field := e.now(), ent.standing()
-		results, err := e.renewAll(ctx, s.Scripts, []Renewal{{Key: s.Key, Holder: field, Count: ent.counted(), Label: h.cfg.Label, Lease: lease}}, e.cfg.Acks.Renewals)
+		results, err := e.renewAll(ctx, s.Scripts, []Renewal{{Key: s.Key, Holder: field, Count: ent.counted(), Label: ent.labelled(), Lease: lease}}, e.cfg.Acks.Renewals)
 		switch {
 		case err != nil || results == nil || results[0] == watchdog.Failed, results[0] == watchdog.NotOurs && ent.moved(field):
 			maybe = maybe || results == nil && Sort(err) == Maybe

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -142,13 +143,23 @@ func (ent *entry) renewal(lease time.Duration) (*Spec, Renewal) {
 		return nil, Renewal{}
 	}
 	s := ent.holds[0].spec
-	r := Renewal{Key: s.Key, Holder: ent.standingLocked(), Count: ent.count, Lease: lease}
+	return s, Renewal{Key: s.Key, Holder: ent.standingLocked(), Count: ent.count, Lease: lease, Label: ent.labelledLocked()}
+}
+
+// labelledLocked returns the label of the holds, which have one in common: the last
+// that one of them has given.
+func (ent *entry) labelledLocked() (label string) {
 	for _, h := range ent.holds {
-		if h.cfg.Label != "" {
-			r.Label = h.cfg.Label
-		}
+		label = cmp.Or(h.cfg.Label, label)
 	}
-	return s, r
+	return label
+}
+
+// labelled is labelledLocked for one who does not have mu.
+func (ent *entry) labelled() string {
+	ent.mu.Lock()
+	defer ent.mu.Unlock()
+	return ent.labelledLocked()
 }
 
 func (e *Engine) reportRenewals(batch []watchdog.Renewal, specs []*Spec, results []watchdog.Result, err error) {
