@@ -46,6 +46,15 @@ func TestLabelLivesWithTheLease(t *testing.T) {
 	})
 }
 
+func holderOf(info latchkey.Info, id string) (found latchkey.HolderInfo) {
+	for _, h := range info.Holders {
+		if h.ID == id {
+			found = h
+		}
+	}
+	return found
+}
+
 // Whichever of a holder's holds is extended, its label lasts as long as the lease.
 func TestLabelOfAnExtendedHold(t *testing.T) {
 	for _, tc := range []struct {
@@ -137,6 +146,14 @@ func TestLabelOfAPermit(t *testing.T) {
 		}
 		require.NoError(t, short.Extend(ctx, 2*time.Hour))
 		require.Equal(t, 2*time.Hour, b.Redis.PTTL(ctx, "latchkey_label:{slots}:"+short.ID()).Val())
+
+		for _, d := range []time.Duration{3 * time.Hour, time.Hour} {
+			updated, err := s.UpdateLease(ctx, short.ID(), d)
+			require.NoError(t, err)
+			require.True(t, updated)
+			require.Equal(t, d, b.Redis.PTTL(ctx, "latchkey_label:{slots}:"+short.ID()).Val(), "another lease")
+		}
+		require.Equal(t, "short", holderOf(inspect(t, other, "slots"), short.ID()).Label)
 
 		require.NoError(t, permits[0].Release(ctx))
 		require.Zero(t, b.Redis.Exists(ctx, "latchkey_label:{slots}:"+permits[0].ID()).Val())

@@ -279,7 +279,7 @@ func (s *Semaphore) UpdateLease(ctx context.Context, id string, lease time.Durat
 	err = s.change(ctx, op, func(ctx context.Context, r *request) (engine.Verdict, error) {
 		v, err := s.scripts.update(ctx, s.engine, r, raw, lease)
 		if updated = v == engine.Granted; updated {
-			s.engine.Relet(s.spec, raw, sent, lease)
+			s.engine.Relet(ctx, s.spec, raw, sent, lease)
 		}
 		return v, err
 	})

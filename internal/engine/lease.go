@@ -417,8 +417,9 @@ func (e *Engine) Returning(s *Spec, ids []string) (ended func(done bool)) {
 }
 
 // Relet notes that the thing of that id has got another lease, by a request sent
-// at a given moment: d, which is not renewed, or 0 for ever.
-func (e *Engine) Relet(s *Spec, id string, sent watchdog.Instant, d time.Duration) {
+// at a given moment: d, which is not renewed, or 0 for ever. Its label ends with the
+// new lease, or, where that has no end, with the one before it.
+func (e *Engine) Relet(ctx context.Context, s *Spec, id string, sent watchdog.Instant, d time.Duration) {
 	ls := &e.leases
 	ls.mu.Lock()
 	l := ls.m[leaseKey{s.Key, id}]
@@ -436,6 +437,10 @@ func (e *Engine) Relet(s *Spec, id string, sent watchdog.Instant, d time.Duratio
 	l.mu.Unlock()
 	if !ok {
 		l.end(lost, ErrLeaseLost, LossLimit)
+		return
+	}
+	if label := l.cfg.Label; label != "" && d > 0 {
+		e.writeLabels(ctx, e.who(label, l.since).String(), []string{PermitLabelKey(s.Key, id)}, []time.Duration{d})
 	}
 }
 
