@@ -30,6 +30,7 @@ type call struct {
 type effort struct {
 	failing time.Time // since when Redis has not answered; zero while it does
 	backoff time.Duration
+	told    bool // a request that was too late has told the server's clock
 
 	// unsettled is set while a request may have been granted without our knowing.
 	unsettled bool
@@ -155,8 +156,13 @@ func (c *call) bound(ctx context.Context) time.Duration {
 	if at, ok := c.deadline(); ok {
 		d = min(d, time.Until(at))
 	}
-	return max(d, time.Millisecond)
+	return max(d, leastBound)
 }
+
+// leastBound is the least time that a request has, however soon nobody is there any
+// more to hear of it: clocks are read in whole ms, and that of the server is known to
+// a few. What is granted to one who has gone is taken back.
+const leastBound = 10 * time.Millisecond
 
 // failed sorts a request that got no answer.
 func (c *call) failed(ctx context.Context, err error) (wait.Answer, error) {
@@ -201,6 +207,10 @@ func (c *call) failure(err error) (wait.Answer, error) {
 	c.backoff = min(2*c.backoff, retryMost)
 	d := c.backoff - time.Duration(rand.Int64N(int64(c.backoff/2)))
 	if at, ok := c.deadline(); ok && !now.Add(d).Before(at) {
+		if !c.told && errors.Is(err, errLate) {
+			c.told = true
+			return wait.Answer{Again: 1}, nil // at once, since there is no time for more
+		}
 		return wait.Answer{}, both{ErrNotAcquired, err}
 	}
 	return wait.Answer{Again: d}, nil
