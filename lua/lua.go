@@ -76,8 +76,11 @@ var (
 	RLockState = newScript("rlock/state", rlockState)
 )
 
-// The scripts of the read-write lock.
+// The scripts of the read-write lock. Those that look at all readers begin with what
+// they have in common.
 var (
+	//go:embed rwlock/readers.lua
+	rwlockReaders string
 	//go:embed rwlock/acquire_read.lua
 	rwlockAcquireRead string
 	//go:embed rwlock/acquire_read_many.lua
@@ -104,23 +107,23 @@ var (
 	// rwlock/acquire_read_many.lua.
 	RWLockAcquireReadMany = newScript("rwlock/acquire_read_many", rwlockAcquireReadMany)
 	// RWLockAcquireWrite takes the write lock; see rwlock/acquire_write.lua.
-	RWLockAcquireWrite = newScript("rwlock/acquire_write", rwlockAcquireWrite)
+	RWLockAcquireWrite = newScript("rwlock/acquire_write", rwlockReaders+rwlockAcquireWrite)
 	// RWLockReleaseRead brings a reader's hold count down; see
 	// rwlock/release_read.lua.
-	RWLockReleaseRead = newScript("rwlock/release_read", rwlockReleaseRead)
+	RWLockReleaseRead = newScript("rwlock/release_read", rwlockReaders+rwlockReleaseRead)
 	// RWLockReleaseReadMany gives back a hold each of many readers; see
 	// rwlock/release_read_many.lua.
-	RWLockReleaseReadMany = newScript("rwlock/release_read_many", rwlockReleaseReadMany)
+	RWLockReleaseReadMany = newScript("rwlock/release_read_many", rwlockReaders+rwlockReleaseReadMany)
 	// RWLockReleaseWrite brings the writer's hold count down; see
 	// rwlock/release_write.lua.
-	RWLockReleaseWrite = newScript("rwlock/release_write", rwlockReleaseWrite)
+	RWLockReleaseWrite = newScript("rwlock/release_write", rwlockReaders+rwlockReleaseWrite)
 	// RWLockRenew extends the leases of both halves of many locks; see
 	// rwlock/renew.lua.
 	RWLockRenew = newScript("rwlock/renew", rwlockRenew)
 	// RWLockForce frees one half whoever holds it; see rwlock/force.lua.
-	RWLockForce = newScript("rwlock/force", rwlockForce)
+	RWLockForce = newScript("rwlock/force", rwlockReaders+rwlockForce)
 	// RWLockState reads one half; see rwlock/state.lua.
-	RWLockState = newScript("rwlock/state", rwlockState)
+	RWLockState = newScript("rwlock/state", rwlockReaders+rwlockState)
 )
 
 // The scripts of the fair lock. Those that deal with the head of the queue begin

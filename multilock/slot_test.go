@@ -35,13 +35,12 @@ func TestGroupUnlockWhileTheSlotMoves(t *testing.T) {
 		}
 		got <- err
 	}()
-	redistest.Until(t, "the waiter", func() bool { return other.Stats().Waiting == 1 })
-	time.Sleep(300 * time.Millisecond)
+	redistest.Until(t, "the waiter to listen", func() bool { return other.Stats().Waiting == 1 && other.Stats().Subscriptions == 1 })
 	from := cl.Owner(t, slot)
 	cl.OpenSlot(t, slot, from, 1-from)
 	unlocked := make(chan error, 1)
 	go func() { unlocked <- h.Unlock(t.Context()) }()
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(300 * time.Millisecond) // the Unlock meets the open slot
 	cl.MoveSlot(t, slot, from, 1-from)
 	assert.ErrorIs(t, <-unlocked, latchkey.ErrLeaseLost)
 	select {

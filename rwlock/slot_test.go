@@ -67,7 +67,7 @@ func TestReadersWhileTheSlotMoves(t *testing.T) {
 			}
 			stepped := make(chan error, 1)
 			go func() { stepped <- step() }()
-			time.Sleep(300 * time.Millisecond)
+			time.Sleep(300 * time.Millisecond) // the step meets the open slot
 			cl.MoveSlot(t, slot, from, to)
 			assert.NoError(t, <-stepped)
 			h, err := other.WriteLock().TryLock(t.Context())

@@ -30,11 +30,6 @@
 local lock, sign, holder, count = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2])
 local lease, notafter, ahead = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local prefix, back, label = ARGV[6], tonumber(ARGV[7]), ARGV[8]
-local call = redis.call
-
--- How many holds of one reader are looked at: a hold count that is rubbish must
--- not keep the server busy for ever.
-local most = 10000
 
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -55,27 +50,11 @@ if mode == 'write' and not mine then
   return {0, left, now}
 end
 
--- lasts returns for how many ms a timeout lasts, below 0 for one that is not there. One
--- that we may not ask for, or that may be at the other node of a slot on the move, where
--- no command goes with several keys, is as good as the lock.
-local function lasts(key)
-  local ms = redis.pcall('PTTL', key)
-  if ms == -2 then
-    local both = redis.pcall('EXISTS', lock, key)
-    if type(both) == 'table' and string.find(both.err, 'non local key', 1, true) then
-      return left
-    end
-  end
-  return type(ms) == 'table' and left or ms
-end
-
 if mode == 'read' then
   local longest = -2
   local fields = call('HGETALL', lock)
   for i = 1, #fields, 2 do
-    for n = 1, math.min(tonumber(fields[i + 1]) or 0, most) do
-      longest = math.max(longest, lasts(prefix .. fields[i] .. ':rwlock_timeout:' .. n))
-    end
+    longest = math.max(longest, lasts(prefix, fields[i], fields[i + 1], left))
   end
   if longest >= 0 then
     local signed = call('PTTL', sign)

@@ -14,11 +14,6 @@
 --         0  it was free
 -- A key of another kind is left alone, with the error WRONGTYPE.
 local lock, half, prefix, channel, verb = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local call = redis.call
-
--- How many holds of one reader are looked at: a hold count that is rubbish must
--- not keep the server busy for ever.
-local most = 10000
 
 local mode = call('HGET', lock, 'mode')
 local left = call('PTTL', lock)
@@ -32,20 +27,6 @@ if half == 'write' and mode ~= 'write' then
   return 0
 end
 
--- lasts returns for how many ms a timeout lasts, below 0 for one that is not there. One
--- that we may not ask for, or that may be at the other node of a slot on the move, where
--- no command goes with several keys, is as good as the lock.
-local function lasts(key)
-  local ms = redis.pcall('PTTL', key)
-  if ms == -2 then
-    local both = redis.pcall('EXISTS', lock, key)
-    if type(both) == 'table' and string.find(both.err, 'non local key', 1, true) then
-      return left
-    end
-  end
-  return type(ms) == 'table' and left or ms
-end
-
 local readers, writers, timeouts, longest = {}, {}, {}, -2
 local fields = call('HGETALL', lock)
 for i = 1, #fields, 2 do
@@ -54,10 +35,9 @@ for i = 1, #fields, 2 do
     writers[#writers + 1] = field
   elseif field ~= 'mode' then
     readers[#readers + 1] = field
+    longest = math.max(longest, lasts(prefix, field, fields[i + 1], left))
     for n = 1, math.min(tonumber(fields[i + 1]) or 0, most) do
-      local key = prefix .. field .. ':rwlock_timeout:' .. n
-      longest = math.max(longest, lasts(key))
-      timeouts[#timeouts + 1] = key
+      timeouts[#timeouts + 1] = prefix .. field .. ':rwlock_timeout:' .. n
     end
   end
 end

@@ -32,11 +32,6 @@
 local lock, holder, count, notafter = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local ahead, prefix, channel, verb = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local linger, heir = tonumber(ARGV[8] or 0), ARGV[9]
-local call = redis.call
-
--- How many holds of one reader are looked at: a hold count that is rubbish must
--- not keep the server busy for ever.
-local most = 10000
 
 -- How many readers are asked first, and how near, in ms, a lease must be.
 local few, near = 2, 1000
@@ -92,20 +87,6 @@ if count == 0 and linger == 0 and mode == 'read' and left > 0 then
   end
 end
 
--- lasts returns for how many ms a timeout lasts, below 0 for one that is not there. One
--- that we may not ask for, or that may be at the other node of a slot on the move, where
--- no command goes with several keys, is as good as the lock.
-local function lasts(key)
-  local ms = redis.pcall('PTTL', key)
-  if ms == -2 then
-    local both = redis.pcall('EXISTS', lock, key)
-    if type(both) == 'table' and string.find(both.err, 'non local key', 1, true) then
-      return left
-    end
-  end
-  return type(ms) == 'table' and left or ms
-end
-
 -- The lock goes on with the longest lease of those who are left.
 local longest, dead = left, {}
 if count == 0 then
@@ -118,11 +99,9 @@ if count == 0 and mode == 'read' and not same then
   end
   fields = call('HGETALL', lock)
   for i = 1, #fields, 2 do
-    local field, alive = fields[i], -2
+    local field = fields[i]
     if field ~= 'mode' and field ~= holder then
-      for n = 1, math.min(tonumber(fields[i + 1]) or 0, most) do
-        alive = math.max(alive, lasts(prefix .. field .. ':rwlock_timeout:' .. n))
-      end
+      local alive = lasts(prefix, field, fields[i + 1], left)
       if alive < 0 then
         dead[#dead + 1] = field
       end

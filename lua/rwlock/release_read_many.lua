@@ -24,11 +24,8 @@
 --         {server ms}  too late; nothing was changed
 --         the server ms are 0 when they were not needed
 local lock, prefix, n = KEYS[1], ARGV[3], #ARGV - 5
-local call, try = redis.call, redis.pcall
+local try = redis.pcall
 
--- How many holds of one reader are looked at: a hold count that is rubbish must
--- not keep the server busy for ever.
-local most = 10000
 -- How many readers are asked first, and how near, in ms, a lease must be.
 local few, near = 4, 1000
 
@@ -76,15 +73,9 @@ end
 if not same then
   fields = call('HGETALL', lock)
   for i = 1, #fields, 2 do
-    local field, alive = fields[i], -2
+    local field = fields[i]
     if field ~= 'mode' and not leaving[field] then
-      for k = 1, math.min(tonumber(fields[i + 1]) or 0, most) do
-        local ms = try('PTTL', prefix .. field .. ':rwlock_timeout:' .. k)
-        if type(ms) == 'table' then
-          ms = left -- we may not ask: as good as alive
-        end
-        alive = math.max(alive, ms)
-      end
+      local alive = lasts(prefix, field, fields[i + 1], left)
       if alive < 0 then
         dead[#dead + 1] = field
       end

@@ -28,11 +28,6 @@
 local lock, holder, count, notafter = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local ahead, prefix, channel, verb = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local linger, heir = tonumber(ARGV[8] or 0), ARGV[9]
-local call = redis.call
-
--- How many holds of one reader are looked at: a hold count that is rubbish must
--- not keep the server busy for ever.
-local most = 10000
 
 local function publish()
   if verb == 'PUBLISH' or verb == 'BOTH' then
@@ -77,27 +72,11 @@ if count > 0 then
   return {1, count, now}
 end
 
--- lasts returns for how many ms a timeout lasts, below 0 for one that is not there. One
--- that we may not ask for, or that may be at the other node of a slot on the move, where
--- no command goes with several keys, is as good as the lock.
-local function lasts(key)
-  local ms = redis.pcall('PTTL', key)
-  if ms == -2 then
-    local both = redis.pcall('EXISTS', lock, key)
-    if type(both) == 'table' and string.find(both.err, 'non local key', 1, true) then
-      return left
-    end
-  end
-  return type(ms) == 'table' and left or ms
-end
-
 local longest = -2
 local fields = call('HGETALL', lock)
 for i = 1, #fields, 2 do
   if fields[i] ~= holder then
-    for n = 1, math.min(tonumber(fields[i + 1]) or 0, most) do
-      longest = math.max(longest, lasts(prefix .. fields[i] .. ':rwlock_timeout:' .. n))
-    end
+    longest = math.max(longest, lasts(prefix, fields[i], fields[i + 1], left))
   end
 end
 if longest >= 0 then

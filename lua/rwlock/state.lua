@@ -14,30 +14,11 @@
 --         the lease is -2 when that half is free, -1 when the key has no expiry
 -- A key of another kind is the error WRONGTYPE.
 local lock, half, prefix, holder = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
-local call = redis.call
-
--- How many holds of one reader are looked at: a hold count that is rubbish must
--- not keep the server busy for ever.
-local most = 10000
 
 local mode = call('HGET', lock, 'mode')
 local left = call('PTTL', lock)
 if not mode and left ~= -2 then
   return redis.error_reply('WRONGTYPE the key holds a lock of another kind')
-end
-
--- lasts returns for how many ms a timeout lasts, below 0 for one that is not there. One
--- that we may not ask for, or that may be at the other node of a slot on the move, where
--- no command goes with several keys, is as good as the lock.
-local function lasts(key)
-  local ms = redis.pcall('PTTL', key)
-  if ms == -2 then
-    local both = redis.pcall('EXISTS', lock, key)
-    if type(both) == 'table' and string.find(both.err, 'non local key', 1, true) then
-      return left
-    end
-  end
-  return type(ms) == 'table' and left or ms
 end
 
 local all, mine, longest = 0, 0, -2
@@ -52,9 +33,7 @@ for i = 1, #fields, 2 do
   if writes and half == 'write' then
     alive = 0
   elseif not writes and half == 'read' then
-    for n = 1, math.min(holds, most) do
-      alive = math.max(alive, lasts(prefix .. field .. ':rwlock_timeout:' .. n))
-    end
+    alive = lasts(prefix, field, holds, left)
   end
   if alive >= 0 then
     if half == 'read' then

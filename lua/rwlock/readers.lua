@@ -1,0 +1,35 @@
+-- rwlock/readers: what the scripts have in common that look at all readers of a
+-- read-write lock. It is put before each of them and does nothing by itself.
+--
+-- A reader has a key for each of its holds, which expires with the hold's lease: its
+-- timeouts. A reader without one is dead.
+--
+-- KEYS[1]  the lock: a hash of mode ('read' or 'write'), reader -> hold count
+--          and writer -> hold count, expiring with the longest lease
+--
+-- Returns nothing; the script that follows does.
+local call = redis.call
+
+-- How many holds of one reader are looked at: a hold count that is rubbish must
+-- not keep the server busy for ever.
+local most = 10000
+
+-- lasts returns for how many ms the longest timeout of a reader lasts, below 0 for one
+-- that is dead. A timeout that we may not ask for, or that may be at the other node of a
+-- slot on the move, where no command goes with several keys, is as good as what is left
+-- of the lock.
+local function lasts(prefix, reader, holds, left)
+  local longest = -2
+  for n = 1, math.min(tonumber(holds) or 0, most) do
+    local timeout = prefix .. reader .. ':rwlock_timeout:' .. n
+    local ms = redis.pcall('PTTL', timeout)
+    if ms == -2 then
+      local both = redis.pcall('EXISTS', KEYS[1], timeout)
+      if type(both) == 'table' and string.find(both.err, 'non local key', 1, true) then
+        ms = both
+      end
+    end
+    longest = math.max(longest, type(ms) == 'table' and left or ms)
+  end
+  return longest
+end
