@@ -453,6 +453,24 @@ var watchdogBugs = []Bug{
 		Package: "internal/watchdog", Run: "^TestWhatIsLostIsNotTakenAlong$",
 	},
 	{
+		Name: "engine/extends-its-own-label-alone", What: "a hold that is extended leaves the label that another hold of its holder gave as it was",
+		File: "internal/engine/hold.go",
+		Old:  "Label: ent.labelled(), Lease: lease", New: "Label: h.cfg.Label, Lease: lease",
+		Run: "^TestLabelOfAnExtendedHold$",
+	},
+	{
+		Name: "engine/label-of-the-old-lease", What: "the label of a permit ends with the lease it had before",
+		File: "internal/engine/lease.go",
+		Old:  "label != \"\" && d > 0 {", New: "label != \"\" && d < 0 {",
+		Run: "^TestLabelOfAPermit$",
+	},
+	{
+		Name: "engine/late-within-a-short-wait", What: "who has learned how far the server's clock is off does not ask again within a short wait",
+		File: "internal/engine/call.go",
+		Old:  "if !c.told && errors.Is", New: "if c.told && errors.Is",
+		Package: "rlock", Run: "^TestShortWait$",
+	},
+	{
 		Name: "watchdog/long-before-due", What: "a renewal takes along what is due much later",
 		File: "internal/watchdog/watchdog.go",
 		Old:  "it.renewIn(now) > min(ahead, it.lease/aheadPart) || ", New: "",
