@@ -7,8 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
-	"github.com/latchkey-go/latchkey/internal/locktest"
-	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/rlock"
 )
 
@@ -69,29 +67,4 @@ func TestLateGrantIsAskedForAgain(t *testing.T) {
 			require.Empty(t, d.Redis.Keys(t.Context(), "*").Val())
 		})
 	}
-}
-
-// A free lock is had within a wait that is shorter than what is known of the server's
-// clock, and also when that is far off.
-func TestShortWait(t *testing.T) {
-	t.Run("parts of a millisecond", func(t *testing.T) {
-		redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
-			time.Sleep(700 * time.Microsecond)
-			l := rlock.New(locktest.NewClient(t, b.Redis), "orders")
-			for range 100 {
-				time.Sleep(170 * time.Microsecond)
-				h, err := l.TryLock(t.Context(), latchkey.Wait(time.Millisecond))
-				require.NoError(t, err)
-				require.NoError(t, h.Unlock(t.Context()))
-			}
-		})
-	})
-	t.Run("another clock", func(t *testing.T) {
-		locktest.InFakeTime(t, func(t *testing.T, b *redistest.Env, c *latchkey.Client) {
-			b.Mini.SetTime(time.Now().Add(time.Minute))
-			h, err := rlock.New(c, "orders").TryLock(t.Context(), latchkey.Wait(2*time.Millisecond))
-			require.NoError(t, err)
-			require.NoError(t, h.Unlock(t.Context()))
-		})
-	})
 }

@@ -465,12 +465,6 @@ var watchdogBugs = []Bug{
 		Run: "^TestLabelOfAPermit$",
 	},
 	{
-		Name: "engine/late-within-a-short-wait", What: "who has learned how far the server's clock is off does not ask again within a short wait",
-		File: "internal/engine/call.go",
-		Old:  "if !c.told && errors.Is", New: "if c.told && errors.Is",
-		Package: "rlock", Run: "^TestShortWait$",
-	},
-	{
 		Name: "watchdog/long-before-due", What: "a renewal takes along what is due much later",
 		File: "internal/watchdog/watchdog.go",
 		Old:  "it.renewIn(now) > min(ahead, it.lease/aheadPart) || ", New: "",

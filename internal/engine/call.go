@@ -30,7 +30,6 @@ type call struct {
 type effort struct {
 	failing time.Time // since when Redis has not answered; zero while it does
 	backoff time.Duration
-	told    bool // a request that was too late has told the server's clock
 
 	// unsettled is set while a request may have been granted without our knowing.
 	unsettled bool
@@ -202,10 +201,6 @@ func (c *call) failure(err error) (wait.Answer, error) {
 	c.backoff = min(2*c.backoff, retryMost)
 	d := c.backoff - time.Duration(rand.Int64N(int64(c.backoff/2)))
 	if at, ok := c.deadline(); ok && !now.Add(d).Before(at) {
-		if !c.told && errors.Is(err, errLate) {
-			c.told = true
-			return wait.Answer{Again: 1}, nil // at once, since there is no time for more
-		}
 		return wait.Answer{}, both{ErrNotAcquired, err}
 	}
 	return wait.Answer{Again: d}, nil
