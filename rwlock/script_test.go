@@ -557,7 +557,7 @@ func TestReleaseWriteScript(t *testing.T) {
 		},
 		{
 			rule: "lingering", scene: "lock=me:1:write:2 mode:write for 20000", more: []any{5000, "nobody:write"},
-			first: []int64{1, 0}, again: []int64{-1, 0}, hints: "1", state: "lock=mode:write nobody:write:1 for 5000",
+			first: []int64{1, 0}, again: []int64{-1, 0}, hints: "10", state: "lock=mode:write nobody:write:1 for 5000",
 		},
 		{
 			rule:  "lingering while I go on reading",

@@ -29,12 +29,12 @@ local lock, holder, count, notafter = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonum
 local ahead, prefix, channel, verb = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local linger, heir = tonumber(ARGV[8] or 0), ARGV[9]
 
-local function publish()
+local function publish(message)
   if verb == 'PUBLISH' or verb == 'BOTH' then
-    redis.pcall('PUBLISH', channel, '1')
+    redis.pcall('PUBLISH', channel, message)
   end
   if verb == 'SPUBLISH' or verb == 'BOTH' then
-    redis.pcall('SPUBLISH', channel, '1')
+    redis.pcall('SPUBLISH', channel, message)
   end
 end
 
@@ -50,7 +50,7 @@ end
 local mode = call('HGET', lock, 'mode')
 local left = call('PTTL', lock)
 if not mode and left == -2 then
-  publish() -- as Redisson does: it may have been freed by its expiry
+  publish('1') -- as Redisson does: it may have been freed by its expiry
 end
 local held = 0
 if mode == 'write' then
@@ -93,5 +93,11 @@ end
 if KEYS[2] then
   redis.pcall('DEL', KEYS[2])
 end
-publish() -- when it stays closed, too: who waits has been told of a longer lease
+publish('1')
+if linger > 0 and longest < 0 then
+  -- It stays closed, and nobody says so when it is free: who waits has been told of a
+  -- longer lease, and looks again. '1' wakes all threads of Redisson that sleep, and
+  -- '0' one that is about to.
+  publish('0')
+end
 return {1, 0, now}
