@@ -120,6 +120,27 @@ func TestGivenWithAShortLease(t *testing.T) {
 	}
 }
 
+// Nor where the message is lost, or it asks before that comes.
+func TestGivenWithAShortLeaseUnheard(t *testing.T) {
+	between(t, time.Second, anew, []latchkey.LockOption{latchkey.Lease(time.Second)}, func(t *pair) {
+		queue := queued(t, t.b.Redis, "f")
+		require.Len(t, queue, 1)
+		t.b.Mini.Del("f") // what the release of a third client does, but for the message
+		require.NoError(t, t.b.Redis.HSet(t.Context(), "f", queue[0], 1).Err())
+		require.NoError(t, t.b.Redis.PExpire(t.Context(), "f", 15*time.Second).Err())
+		require.NoError(t, t.b.Redis.LPop(t.Context(), queueKey("f")).Err())
+		for len(t.got) == 0 { // it looks by itself
+			t.b.Advance(100 * time.Millisecond)
+		}
+		o := <-t.got
+		require.NoError(t, o.err)
+		left := t.b.Redis.PTTL(t.Context(), "f").Val()
+		require.LessOrEqual(t, left, time.Second)
+		require.Positive(t, left)
+		unlock(t, o.hold)
+	})
+}
+
 // A holder that comes again could take an old message for a new one: it asks.
 func TestGivenToAHolderThatComesAgain(t *testing.T) {
 	between(t, time.Second, latchkey.WithHolder, nil, func(t *pair) {

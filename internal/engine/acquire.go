@@ -357,6 +357,13 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 		if err := acks.short(e); err != nil {
 			return wait.Answer{}, c.unreplicated(count, err)
 		}
+		if c.queues && count == 0 && g.Server > 0 && g.Left > lease && c.req.Ends == 0 {
+			// It had been given the lock before it asked, for longer than it asks for, and
+			// has not heard of it: it asks once more, with the lease that it knows now.
+			c.doubt(count, 0)
+			ent.cuts(g.Server + g.Left.Milliseconds())
+			return wait.Answer{Again: time.Millisecond}, nil
+		}
 		c.hold = ent.grant(c.ctx, s, c.cfg, g, count+1, watchdog.NewWindow(sent, lease))
 		if c.hold == nil {
 			return c.void(count, lease)

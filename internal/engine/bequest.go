@@ -175,11 +175,16 @@ func (e *Engine) given(pl wait.Pledge, g gift) bool {
 // mayCut notes when the lease ends that a waiter was given, who may want a shorter one.
 func (e *Engine) mayCut(s *Spec, g gift) {
 	if ent := e.findID(g.id, s); ent != nil {
-		ent.mu.Lock()
-		ent.ends = g.at + g.lease.Milliseconds()
-		ent.mu.Unlock()
+		ent.cuts(g.at + g.lease.Milliseconds())
 		ent.leave()
 	}
+}
+
+// cuts has the next request cut the lease that ends then, in server ms, to its own.
+func (ent *entry) cuts(ends int64) {
+	ent.mu.Lock()
+	ent.ends = ends
+	ent.mu.Unlock()
 }
 
 // unwanted gives back what somebody was given who is not here any more.
