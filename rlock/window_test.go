@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/locktest"
+	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/rlock"
 )
 
@@ -67,4 +69,19 @@ func TestLateGrantIsAskedForAgain(t *testing.T) {
 			require.Empty(t, d.Redis.Keys(t.Context(), "*").Val())
 		})
 	}
+}
+
+// A free lock is had within a wait that is shorter than what is known of the server's
+// clock.
+func TestShortWait(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		time.Sleep(700 * time.Microsecond)
+		l := rlock.New(locktest.NewClient(t, b.Redis), "orders")
+		for range 100 {
+			time.Sleep(170 * time.Microsecond)
+			h, err := l.TryLock(t.Context(), latchkey.Wait(time.Millisecond))
+			require.NoError(t, err)
+			require.NoError(t, h.Unlock(t.Context()))
+		}
+	})
 }

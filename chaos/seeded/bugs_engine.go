@@ -465,6 +465,12 @@ var watchdogBugs = []Bug{
 		Run: "^TestLabelOfAPermit$",
 	},
 	{
+		Name: "engine/late-within-a-short-wait", What: "a request has no more time than a short wait, which is less than what the server's clock may be off by",
+		File: "internal/engine/call.go",
+		Old:  "max(d, leastBound)", New: "max(d, time.Millisecond)",
+		Package: "rlock", Run: "^TestShortWait$",
+	},
+	{
 		Name: "watchdog/long-before-due", What: "a renewal takes along what is due much later",
 		File: "internal/watchdog/watchdog.go",
 		Old:  "it.renewIn(now) > min(ahead, it.lease/aheadPart) || ", New: "",

@@ -155,8 +155,13 @@ func (c *call) bound(ctx context.Context) time.Duration {
 	if at, ok := c.deadline(); ok {
 		d = min(d, time.Until(at))
 	}
-	return max(d, time.Millisecond)
+	return max(d, leastBound)
 }
+
+// leastBound is the least time that a request has, however soon nobody is there any
+// more to hear of it: clocks are read in whole ms, and that of the server is known to
+// about two. What is granted to one who has gone is taken back.
+const leastBound = 5 * time.Millisecond
 
 // failed sorts a request that got no answer.
 func (c *call) failed(ctx context.Context, err error) (wait.Answer, error) {
