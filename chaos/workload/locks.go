@@ -44,17 +44,21 @@ type taken struct {
 	op   history.Op // Release or RRelease
 }
 
-// believe brings the record of what the library tells up to date.
+// believe brings the record of what the library tells up to date: nobody believes in
+// what he has been told is lost, however long its lease.
 func (w *worker) believe(t *taken) (now int64, still bool) {
 	now = history.Now()
 	left := t.left()
-	if left <= 0 {
-		return now, false
-	}
 	for _, id := range t.ids {
-		w.rec.Change(id, func(e *history.Entry) { e.Until = now + min(int64(left), int64(time.Hour)) })
+		w.rec.Change(id, func(e *history.Entry) {
+			if left > 0 {
+				e.Until = now + min(int64(left), int64(time.Hour))
+			} else {
+				e.Until = min(e.Until, now)
+			}
+		})
 	}
-	return now, true
+	return now, left > 0
 }
 
 // began records when the window of what has just been taken began, and until when it
