@@ -471,6 +471,12 @@ var watchdogBugs = []Bug{
 		Package: "rlock", Run: "^TestShortWait$",
 	},
 	{
+		Name: "engine/time-up-without-why", What: "a wait that ends while Redis does not answer says that somebody else has the lock",
+		File: "internal/engine/call.go",
+		Old:  "c.effort == nil || c.failing.IsZero()", New: "c.effort == nil || !c.failing.IsZero()",
+		Package: "internal/engine", Run: "^TestTimeUpSaysWhy$", Fast: true,
+	},
+	{
 		Name: "watchdog/long-before-due", What: "a renewal takes along what is due much later",
 		File: "internal/watchdog/watchdog.go",
 		Old:  "it.renewIn(now) > min(ahead, it.lease/aheadPart) || ", New: "",

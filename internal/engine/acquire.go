@@ -251,7 +251,7 @@ func (c *claim) acquire(ctx context.Context, p *wait.Policy) error {
 		}
 		switch {
 		case errors.Is(err, wait.ErrOver):
-			return ErrNotAcquired
+			return c.timeUp()
 		case errors.Is(err, wait.ErrInterrupted), err == nil && c.hold == nil:
 			continue
 		}

@@ -29,6 +29,7 @@ type call struct {
 // An effort is how asking has gone so far.
 type effort struct {
 	failing time.Time // since when Redis has not answered; zero while it does
+	why     error     // what came instead last
 	backoff time.Duration
 
 	// unsettled is set while a request may have been granted without our knowing.
@@ -115,7 +116,7 @@ func (c *call) pause(ctx context.Context, ans wait.Answer) error {
 	case <-timer.C:
 		return nil
 	case <-c.overC():
-		return ErrNotAcquired
+		return c.timeUp()
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-c.engine.gate.closed:
@@ -186,6 +187,7 @@ func (c *call) failed(ctx context.Context, err error) (wait.Answer, error) {
 // failure says whether to ask again after err, and when.
 func (c *call) failure(err error) (wait.Answer, error) {
 	now := time.Now()
+	c.why = err
 	if c.failing.IsZero() {
 		// Whoever stood behind others who gave up has been kept already.
 		c.failing = c.engine.fails(now)
@@ -206,7 +208,16 @@ func (c *call) failure(err error) (wait.Answer, error) {
 	c.backoff = min(2*c.backoff, retryMost)
 	d := c.backoff - time.Duration(rand.Int64N(int64(c.backoff/2)))
 	if at, ok := c.deadline(); ok && !now.Add(d).Before(at) {
-		return wait.Answer{}, both{ErrNotAcquired, err}
+		return wait.Answer{}, c.timeUp()
 	}
 	return wait.Answer{Again: d}, nil
+}
+
+// timeUp is the error of a bounded wait that is over. Where Redis has not answered
+// lately, it says so.
+func (c *call) timeUp() error {
+	if c.effort == nil || c.failing.IsZero() {
+		return ErrNotAcquired
+	}
+	return both{ErrNotAcquired, c.why}
 }

@@ -152,7 +152,7 @@ func (d *demand) run(ctx context.Context, claim wait.Claim) error {
 	p := d.policy()
 	err := d.engine.lines.Until(ctx, d.spec.Line, claim, &p)
 	if errors.Is(err, wait.ErrOver) {
-		return ErrNotAcquired
+		return d.timeUp()
 	}
 	return err
 }

@@ -1,0 +1,36 @@
+package engine
+
+import (
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey/internal/wait"
+)
+
+// A wait that is over while Redis does not answer is not taken for one in which
+// somebody else has the thing.
+func TestTimeUpSaysWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := new(Engine)
+		e.gate.init()
+		c := newCall(t.Context(), e, &Spec{}, &LockConfig{Wait: time.Second})
+		c.bounded, c.effort = true, new(effort)
+		c.begin()
+		defer c.stop()
+		ans, err := c.failure(io.EOF)
+		require.NoError(t, err)
+		require.Positive(t, ans.Again)
+		err = c.pause(t.Context(), wait.Answer{Again: time.Minute})
+		require.ErrorIs(t, err, ErrNotAcquired)
+		require.ErrorIs(t, err, io.EOF)
+
+		c.failing = time.Time{} // it has answered since
+		require.Equal(t, ErrNotAcquired, c.timeUp())
+		c.effort = nil // or has not been asked
+		require.Equal(t, ErrNotAcquired, c.timeUp())
+	})
+}
