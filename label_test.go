@@ -78,6 +78,8 @@ func TestLabelOfAnExtendedHold(t *testing.T) {
 				time.Sleep(30 * time.Minute)
 				require.Equal(t, "me", inspect(t, other, "job").Holders[0].Label)
 				require.NoError(t, nested.Unlock(ctx))
+				require.NoError(t, outer.Extend(ctx, 2*time.Hour)) // which the label of the lock still is
+				require.Equal(t, b.Redis.PTTL(ctx, "job").Val(), b.Redis.PTTL(ctx, "latchkey_label:{job}:"+outer.HolderID()).Val())
 				require.NoError(t, outer.Unlock(ctx))
 			})
 		})

@@ -137,7 +137,10 @@ func TestGivenWithAShortLeaseUnheard(t *testing.T) {
 		left := t.b.Redis.PTTL(t.Context(), "f").Val()
 		require.LessOrEqual(t, left, time.Second)
 		require.Positive(t, left)
+		before := t.b.Commands("evalsha")
 		unlock(t, o.hold)
+		synctest.Wait()
+		require.Equal(t, before+1, t.b.Commands("evalsha"), "the unlock, and nothing else: all that was asked was answered")
 	})
 }
 

@@ -471,6 +471,12 @@ var watchdogBugs = []Bug{
 		Package: "rlock", Run: "^TestShortWait$",
 	},
 	{
+		Name: "engine/label-of-who-has-let-go", What: "the label ends early once the nested hold has been given back that it came with",
+		File: "internal/engine/renew.go",
+		Old:  "	return ent.label\n", New: "	label := \"\"\n	for _, h := range ent.holds {\n		label = h.cfg.Label\n	}\n	return label\n",
+		Run: "^TestLabelOfAnExtendedHold$",
+	},
+	{
 		Name: "engine/time-up-without-why", What: "a wait that ends while Redis does not answer says that somebody else has the lock",
 		File: "internal/engine/call.go",
 		Old:  "c.effort == nil || c.failing.IsZero()", New: "c.effort == nil || !c.failing.IsZero()",

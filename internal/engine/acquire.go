@@ -197,6 +197,7 @@ type work struct {
 	queued bool // a request may have got a place in the queue
 	named  bool // it may have been a new one, at which the label is that of the claim
 	alone  bool // requests name no key but that of the lock
+	cut    bool // it has asked for a shorter lease than it was given
 }
 
 // acquire waits for its turn and asks until it is granted.
@@ -357,9 +358,10 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 		if err := acks.short(e); err != nil {
 			return wait.Answer{}, c.unreplicated(count, err)
 		}
-		if c.queues && count == 0 && g.Server > 0 && g.Left > lease && c.req.Ends == 0 {
+		if c.queues && count == 0 && g.Server > 0 && g.Left > lease && !c.cut {
 			// It had been given the lock before it asked, for longer than it asks for, and
 			// has not heard of it: it asks once more, with the lease that it knows now.
+			c.cut = true
 			c.doubt(count, 0)
 			ent.cuts(g.Server + g.Left.Milliseconds())
 			return wait.Answer{Again: time.Millisecond}, nil
@@ -367,6 +369,9 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 		c.hold = ent.grant(c.ctx, s, c.cfg, g, count+1, watchdog.NewWindow(sent, lease))
 		if c.hold == nil {
 			return c.void(count, lease)
+		}
+		if c.cut {
+			c.doubts-- // that request was answered: nothing of it is on its way
 		}
 		if c.doubts > 0 {
 			c.entry.haunt(c.until)

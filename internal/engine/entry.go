@@ -43,9 +43,11 @@ type entry struct {
 	// Guarded by ops: until when a request to give back that got no answer may
 	// still act. No acquire is sent before that, lest it meet the leftovers.
 	settles time.Time
-	// Guarded by ops: what the last release has to know.
-	label   string
-	atLeast time.Time // until when the lock stays closed, whatever happens
+	// Written with ops and mu: the last label that was given with one of the holds, which
+	// have one in common. What renews them has to know, and the last release.
+	label string
+	// Guarded by ops: until when the lock stays closed, whatever happens.
+	atLeast time.Time
 	// Guarded by ops: until when the lock may be handed on in this process, and
 	// what was left of the window of what was given up last.
 	slice time.Time

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -143,23 +142,14 @@ func (ent *entry) renewal(lease time.Duration) (*Spec, Renewal) {
 		return nil, Renewal{}
 	}
 	s := ent.holds[0].spec
-	return s, Renewal{Key: s.Key, Holder: ent.standingLocked(), Count: ent.count, Lease: lease, Label: ent.labelledLocked()}
+	return s, Renewal{Key: s.Key, Holder: ent.standingLocked(), Count: ent.count, Lease: lease, Label: ent.label}
 }
 
-// labelledLocked returns the label of the holds, which have one in common: the last
-// that one of them has given.
-func (ent *entry) labelledLocked() (label string) {
-	for _, h := range ent.holds {
-		label = cmp.Or(h.cfg.Label, label)
-	}
-	return label
-}
-
-// labelled is labelledLocked for one who does not have mu.
+// labelled returns the label of the holds.
 func (ent *entry) labelled() string {
 	ent.mu.Lock()
 	defer ent.mu.Unlock()
-	return ent.labelledLocked()
+	return ent.label
 }
 
 func (e *Engine) reportRenewals(batch []watchdog.Renewal, specs []*Spec, results []watchdog.Result, err error) {
