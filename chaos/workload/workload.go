@@ -238,7 +238,7 @@ func (w *worker) stay() time.Duration {
 		return 0
 	case n < 950:
 		return time.Duration(w.r.IntN(2000)) * time.Microsecond
-	case n < 997:
+	case n < 985:
 		return time.Duration(w.r.IntN(25)) * time.Millisecond
 	}
 	return time.Duration(w.r.Int64N(int64(Lease * 3 / 2)))
