@@ -231,6 +231,35 @@ func TestGivenUpWithoutRedis(t *testing.T) {
 	})
 }
 
+// Who gives up leaves the list also when another one of its client stands there by
+// now, or may: what that one asks for has not reached Redis.
+func TestGivenUpBeforeAnother(t *testing.T) {
+	given(t, nil, func(t *testing.T, env *redistest.Env, _ *latchkey.Hold) {
+		ctx, cancel := context.WithCancel(t.Context())
+		first := waits(t, env, ctx)
+		ctx, cancelSecond := context.WithCancel(t.Context())
+		second := make(chan faultResult, 1)
+		go func() {
+			h, err := rlock.New(first.c, "l").Lock(ctx)
+			second <- faultResult{hold: h, err: err}
+		}()
+		synctest.Wait()
+		watcher := env.Client()
+		listed := func() []string { return watcher.ZRange(t.Context(), listOfL, 0, -1).Val() }
+		before := listed()
+		require.Len(t, before, 1)
+		env.Partition()
+		cancel()
+		require.ErrorIs(t, (<-first.got).err, context.Canceled)
+		synctest.Wait() // the second one is the first of its client now, and asks
+		cancelSecond()
+		require.ErrorIs(t, (<-second).err, context.Canceled)
+		env.Heal()
+		env.Advance(10 * time.Second)
+		require.Empty(t, listed(), "before: %v", before)
+	})
+}
+
 // tagged returns a message that gives the lock l.
 func tagged(gift, proof string) string {
 	return fmt.Sprintf("+%s %x", gift, sha1.Sum([]byte("l "+gift+" "+proof))) //nolint:gosec // as the script makes it

@@ -141,7 +141,7 @@ func (c *claim) run(op string, p *wait.Policy) (*Hold, error) {
 		return nil, e.Wrap(op, s, err)
 	case c.queued:
 		e.withdraw(c)
-	case c.unsettled, c.entry.lists():
+	case c.unsettled, c.entry.lists() != "":
 		e.undo(c)
 	}
 	if c.unsettled {

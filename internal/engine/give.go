@@ -119,13 +119,13 @@ func (ent *entry) list(entry string) {
 		return
 	}
 	ent.mu.Lock()
-	ent.listed = true
+	ent.listed = entry
 	ent.mu.Unlock()
 	ent.engine.listed.set(ent.key.key, entry)
 }
 
-// lists reports whether there may be an entry for ent.
-func (ent *entry) lists() bool {
+// lists returns the entry for ent that may be in the list; empty for none.
+func (ent *entry) lists() string {
 	ent.mu.Lock()
 	defer ent.mu.Unlock()
 	return ent.listed

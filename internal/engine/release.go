@@ -287,7 +287,9 @@ func (e *Engine) returnOnce(ctx *cleanup, ent *entry, s *Spec, ret *Return, now 
 	ret.Next, ret.Given, ret.Token, ret.More, ret.Listed = "", false, 0, 0, 0
 	passes := ret.Heir != nil && ret.Heir.Entry == "" // nobody but this client has a part in that
 	if ret.Unlist = ""; ret.Count == 0 && !ret.Alone && !passes && e.gives(s) {
-		ret.Unlist = e.listed.get(s.Key)
+		if ret.Unlist = ret.Leaves; ret.Unlist == "" {
+			ret.Unlist = e.listed.get(s.Key)
+		}
 		ret.Listens = e.notifier.Live(s.Channel)
 	}
 	var ask context.Context = ctx
@@ -460,7 +462,10 @@ func (e *Engine) undone(ctx *cleanup, c *claim) bool {
 		ent.unlockOps()
 		return past
 	}
-	v, err := e.returnOnce(ctx, ent, s, &Return{Holder: ent.field, Count: c.base, Label: c.cfg.Label}, time.Now())
+	// Its own entry, which need not be the one that is known: another waiter of this
+	// client may be in the list by now. What it would be given later, nobody gives back.
+	ret := &Return{Holder: ent.field, Count: c.base, Label: c.cfg.Label, Leaves: ent.lists()}
+	v, err := e.returnOnce(ctx, ent, s, ret, time.Now())
 	if Sort(err) == Maybe {
 		ent.unsettled(actsUntil())
 	}

@@ -135,6 +135,7 @@ type Return struct {
 	LingerAs string        // this holder
 	Deadline Deadline
 	Heir     *Request // to have the lock; with a queue or an Entry, if it is the next one
+	Leaves   string   // the entry of one who gives up, empty for none
 	Unlist   string   // an entry to be taken out of the list; see Spec.List
 	Next     string   // set by Release: the waiter of this client whose turn it is now
 	Listed   int64    // set by Release: server ms, when the heir's Entry is in the list; else 0
