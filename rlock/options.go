@@ -29,7 +29,9 @@ func NonReentrant() Option { return optionFunc(func(c *config) { c.nonReentrant 
 // [latchkey.Hold.Token]. Tokens grow for as long as the server's clock does not
 // step back at the same time as its data is lost. They are not consecutive: a
 // client that hands the lock on in memory ([latchkey.WithHandOver]) takes some at a
-// time, and does not use all of them.
+// time, and does not use all of them. So they may be ahead of the clock by a slice of
+// that, and for so long after a loss of data lower than before it; with hand-over
+// turned off by all clients they are not.
 func Fenced() Option { return optionFunc(func(c *config) { c.fenced = true }) }
 
 // A Backoff says how a spinning lock waits: Initial after the first refusal,
