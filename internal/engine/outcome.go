@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"strings"
@@ -50,6 +51,7 @@ func Sort(err error) Outcome {
 func sortFailure(err error) Outcome {
 	var reply redis.Error
 	var op *net.OpError
+	var cert *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &reply):
 		return sortReply(reply.Error())
@@ -58,6 +60,8 @@ func sortFailure(err error) Outcome {
 	case errors.Is(err, redis.ErrClosed):
 		return Never
 	case errors.As(err, &op) && op.Op == "dial": // also if a context ended it, as it does when it takes too long
+		return NotNow
+	case errors.As(err, &cert): // found in the handshake: there is no connection
 		return NotNow
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrClosed):
 		return Maybe

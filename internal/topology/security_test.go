@@ -2,6 +2,7 @@ package topology
 
 import (
 	"bytes"
+	"crypto/x509"
 	"log/slog"
 	"strings"
 	"testing"
@@ -188,6 +189,16 @@ func TestTLS(t *testing.T) {
 	_, err := rlock.New(newClient(t, s.Client(t, s.Over(false))), "a").TryLock(t.Context())
 	require.ErrorContains(t, err, "certificate")
 	require.Less(t, time.Since(start), 5*time.Second)
+	// A server whose certificate is not accepted is sent nothing.
+	wary := s.Client(t, s.Over(true), func(o *redis.Options) {
+		o.TLSConfig = o.TLSConfig.Clone()
+		o.TLSConfig.RootCAs = x509.NewCertPool()
+	})
+	_, err = rlock.New(newClient(t, wary), "a").TryLock(t.Context())
+	var refused *latchkey.Error
+	require.ErrorAs(t, err, &refused)
+	require.ErrorContains(t, err, "certificate")
+	require.False(t, refused.MaybeApplied(), "%v", err)
 	h, err := rlock.New(a, "a").TryLock(t.Context())
 	require.NoError(t, err, "nothing was taken by one without a certificate")
 	require.NoError(t, h.Unlock(t.Context()))
