@@ -119,9 +119,17 @@ func (c *Cluster) Slot(t testing.TB, key string) int {
 }
 
 // Owner returns the index in Nodes of the node that serves a slot, as that
-// node itself says.
+// node itself says. While a replica takes over there may be none for a moment.
 func (c *Cluster) Owner(t testing.TB, slot int) int {
 	t.Helper()
+	owner := -1
+	if !poll(5*time.Second, func() bool { owner = c.owner(slot); return owner >= 0 }) {
+		t.Fatalf("redistest: nobody serves slot %d", slot)
+	}
+	return owner
+}
+
+func (c *Cluster) owner(slot int) int {
 	for i, s := range c.Nodes {
 		nodes, err := s.do("CLUSTER", "NODES")
 		if err != nil {
@@ -145,7 +153,6 @@ func (c *Cluster) Owner(t testing.TB, slot int) int {
 			}
 		}
 	}
-	t.Fatalf("redistest: nobody serves slot %d", slot)
 	return -1
 }
 
