@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
 // patience is how long an answer may take that is not asked to wait.
@@ -225,6 +227,15 @@ func (th *thread) fails(t *testing.T, text, operation string, args ...any) {
 	t.Helper()
 	_, err := th.start(operation, args...).result(t, patience)
 	require.ErrorContains(t, err, text, operation)
+}
+
+// asleep waits until the thread waits for what somebody else has, and would hear of
+// it. Redis has answered it before, and a message meanwhile would have passed it by.
+func (th *thread) asleep(t *testing.T) {
+	t.Helper()
+	redistest.Until(t, th.name+" to sleep", func() bool {
+		return th.client.jvm.start("main", th.client.name, "asleep", th.name).wait(t, patience) == "true"
+	})
 }
 
 // holder returns how Redis shows the thread.

@@ -205,19 +205,6 @@ func (r *rig) subscribed(t *testing.T, name string) {
 	redistest.Until(t, "a subscription", func() bool { return len(r.channels(t, name)) > 0 })
 }
 
-// scripts returns how many scripts the first server has been sent.
-func (r *rig) scripts(t *testing.T) int64 {
-	t.Helper()
-	stats := r.nodes[0].CommandStats(t)
-	return stats["eval"] + stats["evalsha"]
-}
-
-// ran waits until they are n.
-func (r *rig) ran(t *testing.T, n int64) {
-	t.Helper()
-	redistest.Until(t, fmt.Sprint(n, " scripts"), func() bool { return r.scripts(t) >= n })
-}
-
 // exists reports whether there is an object of that name.
 func (r *rig) exists(t *testing.T, name string) bool {
 	t.Helper()

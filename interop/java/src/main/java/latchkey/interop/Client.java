@@ -3,6 +3,7 @@ package latchkey.interop;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
 import java.util.Arrays;
+import java.util.concurrent.Semaphore;
 import java.util.function.Function;
 import org.redisson.Redisson;
 import org.redisson.api.RedissonClient;
@@ -93,10 +94,19 @@ final class Client {
                 }));
     }
 
+    /** Whether the thread of that name waits for a permit of a semaphore, as those do who wait for a lock's message. */
+    private static boolean asleep(String name) {
+        return Thread.getAllStackTraces().entrySet().stream()
+                .filter(thread -> thread.getKey().getName().equals(name))
+                .anyMatch(thread -> thread.getKey().getState() != Thread.State.RUNNABLE
+                        && Arrays.stream(thread.getValue()).anyMatch(call -> call.getClassName().equals(Semaphore.class.getName())));
+    }
+
     Object run(String operation, String[] args) throws Exception {
         return switch (operation) {
             case "id" -> redisson.getId();
             case "thread" -> Thread.currentThread().getId();
+            case "asleep" -> asleep(args[0]);
             case "shutdown" -> {
                 redisson.shutdown();
                 yield "";
