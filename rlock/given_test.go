@@ -260,6 +260,30 @@ func TestGivenUpBeforeAnother(t *testing.T) {
 	})
 }
 
+// Who gives up while a request of his is under way may have been given the lock as
+// well: what is taken back first need not be what the request is granted later.
+func TestGivenWhileItAsksAndGivesUp(t *testing.T) {
+	given(t, nil, func(t *testing.T, env *redistest.Env, h *latchkey.Hold) {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := waits(t, env, ctx)
+		links := env.Links()
+		link := links[len(links)-1]
+		link.OnNext(1, "evalsha", redistest.Late)
+		env.Redis.Publish(t.Context(), channelOfL, "0")
+		synctest.Wait()
+		require.EqualValues(t, 1, link.Count(redistest.Late), "it asks")
+		mustUnlock(t, h)
+		require.EqualValues(t, 1, env.Redis.Exists(t.Context(), "l").Val(), "it is given the lock")
+		cancel()
+		require.ErrorIs(t, (<-w.got).err, context.Canceled)
+		synctest.Wait()
+		require.Zero(t, env.Redis.Exists(t.Context(), "l").Val(), "and gives it back")
+		link.Release()
+		env.Advance(10 * time.Second)
+		require.Empty(t, env.Redis.Keys(t.Context(), "*").Val())
+	})
+}
+
 // tagged returns a message that gives the lock l.
 func tagged(gift, proof string) string {
 	return fmt.Sprintf("+%s %x", gift, sha1.Sum([]byte("l "+gift+" "+proof))) //nolint:gosec // as the script makes it

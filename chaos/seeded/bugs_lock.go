@@ -153,6 +153,12 @@ var lockBugs = []Bug{
 		Package: "rlock", Run: "^TestGivenUpBeforeAnother$",
 	},
 	{
+		Name: "rlock/gift-taken-for-what-is-in-doubt", What: "who gives up takes back what he was given, and not what a request of his is granted later",
+		File: "internal/engine/release.go",
+		Old:  "c.doubts == 1 && !c.waiting", New: "c.doubts == 1",
+		Package: "rlock", Run: "^TestGivenWhileItAsksAndGivesUp$",
+	},
+	{
 		Name: "rlock/given-past-others", What: "an unlock gives the lock on although Java's waiters listen, who never get it",
 		File: "lua/rlock/release.lua",
 		Old:  "if others < 0 or others > known or time[2] % turn == turn - 1 then", New: "if false then",

@@ -475,8 +475,9 @@ func (e *Engine) undone(ctx *cleanup, c *claim) bool {
 		return Sort(err) == Never || time.Now().After(c.until.Add(c.lease()))
 	case v == Granted:
 		e.tookBackOne(s)
-		// Of several requests another one may be on its way yet.
-		return past || c.doubts == 1
+		// Of several requests another one may be on its way yet; and who waits may have
+		// been given it by whoever gave it back, so that this was not what is in doubt.
+		return past || c.doubts == 1 && !c.waiting
 	case v == Late:
 		return false
 	}

@@ -1,6 +1,7 @@
 -- fairlock/leave: give up a place in the queue, and put the scores behind it
--- right, or the lock itself, if it was given to the holder meanwhile; tell the one whose turn it is when the lock is free. Asking twice is the
--- same as asking once. Nothing here is refused by a server at its memory limit.
+-- right, or the lock itself, if it was given to the holder meanwhile; tell the one
+-- whose turn it is when the lock is free. Asking twice is the same as asking once.
+-- Nothing here is refused by a server at its memory limit.
 --
 -- Finding the place in the list is the one thing that grows with the queue: it
 -- is a scan inside Redis, from the nearer end.
