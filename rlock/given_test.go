@@ -26,6 +26,7 @@ const (
 
 // A waiting is a call of Lock that waits.
 type waiting struct {
+	rdb *redis.Client
 	c   *latchkey.Client
 	got chan faultResult
 }
@@ -46,7 +47,8 @@ func waits(t *testing.T, env *redistest.Env, ctx context.Context, opts ...any) *
 			copts = append(copts, o)
 		}
 	}
-	w := &waiting{latchkey.New(env.Client(), copts...), make(chan faultResult, 1)}
+	rdb := env.Client()
+	w := &waiting{rdb, latchkey.New(rdb, copts...), make(chan faultResult, 1)}
 	t.Cleanup(func() { _ = w.c.Close() })
 	go func() {
 		h, err := rlock.New(w.c, "l", ropts...).Lock(ctx, lopts...)
@@ -266,8 +268,7 @@ func TestGivenWhileItAsksAndGivesUp(t *testing.T) {
 	given(t, nil, func(t *testing.T, env *redistest.Env, h *latchkey.Hold) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w := waits(t, env, ctx)
-		links := env.Links()
-		link := links[len(links)-1]
+		link := env.Link(w.rdb)
 		link.OnNext(1, "evalsha", redistest.Late)
 		env.Redis.Publish(t.Context(), channelOfL, "0")
 		synctest.Wait()
