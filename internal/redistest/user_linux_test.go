@@ -41,7 +41,7 @@ var noUser = map[string]string{
 var loggedIn = regexp.MustCompile(`^(redistest\.User(OnAny)?\(|redis\.NewClient\(redistest\.AsUser\(|env\.(Redis|Client\()|b\.(Redis|Client\()|nil$)`)
 
 // made are the connections with a name of their own that it may be given.
-const made = `\b%s :?= (redis\.NewClient\((redistest\.AsUser\(|&redis\.Options\{Addr: "(127\.0\.0\.1:1|192\.0\.2\.1:6379)"\})|(b|e\.bubble)\.Client\()`
+const made = `\b%s :?= (redis\.NewClient\((redistest\.AsUser\(|&redis\.Options\{Addr: "(127\.0\.0\.1:1|192\.0\.2\.1:6379)"\})|(b|env|e\.bubble)\.Client\()`
 
 // TestNoTestForgetsTheUser: whatever a test gives the library has been through User or
 // AsUser, so that LATCHKEY_ACL=minimal is what it says.
