@@ -32,6 +32,8 @@ type side struct {
 	what string
 	take func(t *testing.T) <-chan taken // starts to wait for it; tells when it has it
 	give func(t *testing.T)              // gives it back
+
+	asleep func(t *testing.T) // waits until it sleeps; nil when nobody can say so
 }
 
 // taken is the end of a wait.
@@ -56,7 +58,11 @@ func (r *rig) wakesWithin(t *testing.T, limit time.Duration, name string, a, b s
 		at(t, a, a.take(t))
 		woken := b.take(t)
 		r.subscribed(t, name)
-		time.Sleep(30 * time.Millisecond) // it asks once more behind that, and falls asleep
+		if b.asleep != nil {
+			b.asleep(t)
+		} else {
+			time.Sleep(30 * time.Millisecond) // it asks once more behind that, and falls asleep
+		}
 		require.Empty(t, woken, "%s has what %s has", b.what, a.what)
 		start := time.Now()
 		a.give(t)
@@ -85,8 +91,8 @@ func at(t *testing.T, s side, ch <-chan taken) time.Time {
 // goSide is a Go client. take and give wait for Redis.
 func goSide(what string, take, give func(t *testing.T) error) side {
 	return side{
-		"Go " + what,
-		func(t *testing.T) <-chan taken {
+		what: "Go " + what,
+		take: func(t *testing.T) <-chan taken {
 			ch := make(chan taken, 1)
 			go func() {
 				err := take(t)
@@ -94,7 +100,7 @@ func goSide(what string, take, give func(t *testing.T) error) side {
 			}()
 			return ch
 		},
-		func(t *testing.T) { require.NoError(t, give(t)) },
+		give: func(t *testing.T) { require.NoError(t, give(t)) },
 	}
 }
 
@@ -112,8 +118,8 @@ func goLocker(l latchkey.Locker) side {
 func javaSide(what string, th *thread, take, give []any) side {
 	var last *call
 	return side{
-		"Java " + what,
-		func(t *testing.T) <-chan taken {
+		what: "Java " + what,
+		take: func(t *testing.T) <-chan taken {
 			c := th.start(take[0].(string), take[1:]...)
 			last = c
 			ch := make(chan taken, 1)
@@ -123,7 +129,7 @@ func javaSide(what string, th *thread, take, give []any) side {
 			}()
 			return ch
 		},
-		func(t *testing.T) {
+		give: func(t *testing.T) {
 			args := slices.Clone(give)
 			for i, arg := range args {
 				if arg == answer {
@@ -141,7 +147,11 @@ func javaSide(what string, th *thread, take, give []any) side {
 const answer = "<answer>"
 
 func javaLocker(th *thread, kind, name string) side {
-	return javaSide(kind, th, []any{"lock", kind, name}, []any{"unlock", kind, name})
+	s := javaSide(kind, th, []any{"lock", kind, name}, []any{"unlock", kind, name})
+	if kind != "multi" { // which tries its members by turns
+		s.asleep = th.asleep
+	}
+	return s
 }
 
 // testWakeUps must run alone: it is about time. c is a Go client.
