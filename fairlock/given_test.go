@@ -74,6 +74,30 @@ func TestGivenToAnotherClient(t *testing.T) {
 	}
 }
 
+// Whoever was given a longer lease than that of its renewals hears of a loss as soon as
+// anybody.
+func TestGivenHoldHearsOfItsLoss(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		const lease = 3 * time.Second
+		holder, waiter := newClient(t, b.Client()), newClient(t, b.Client(), latchkey.WithWatchdogTimeout(lease))
+		h := must(t)(fairlock.New(holder, "f").Lock(t.Context()))
+		got := later(func() (*latchkey.Hold, error) { return fairlock.New(waiter, "f").Lock(t.Context()) })
+		synctest.Wait()
+		b.Advance(time.Second)
+		unlock(t, h)
+		o := <-got
+		require.NoError(t, o.err)
+		require.Greater(t, o.hold.Remaining(), 3*lease)
+		require.NoError(t, b.Redis.Del(t.Context(), "f").Err())
+		b.Advance(lease / 3)
+		select {
+		case <-o.hold.Lost():
+		default:
+			require.Fail(t, "it does not know")
+		}
+	})
+}
+
 // What is given is what the releaser had: one who has lost the lock only says that it
 // is free, since the next one may have given up without the right to say so.
 func TestNotGivenByALoser(t *testing.T) {

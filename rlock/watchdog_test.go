@@ -242,18 +242,31 @@ func TestFixedLease(t *testing.T) {
 	})
 }
 
-// Extend makes the lease longer than the watchdog would. It goes on afterwards.
+// Extend makes the lease longer than the watchdog would. It goes on all the same.
 func TestExtendAndThenTheWatchdog(t *testing.T) {
 	keep(t, func(t *testing.T, d *dog) {
 		h, err := rlock.New(d.c, "a").Lock(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, h.Extend(t.Context(), 5*time.Minute))
-		n := d.renewals.Load()
-		d.Advance(4*time.Minute + 30*time.Second)
-		require.Equal(t, n, d.renewals.Load(), "there was no need")
+		d.Advance(4 * time.Minute)
+		require.Equal(t, time.Minute, d.pttl("a"), "what is longer is left alone")
 		d.Advance(time.Hour)
 		requireHeld(t, h)
 		require.NoError(t, h.Unlock(t.Context()))
+	})
+}
+
+// Whoever has extended a hold hears of its loss as soon as anybody.
+func TestExtendedHoldHearsOfItsLoss(t *testing.T) {
+	keep(t, func(t *testing.T, d *dog) {
+		h, err := rlock.New(d.c, "a").Lock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, h.Extend(t.Context(), time.Hour))
+		d.Advance(10 * time.Minute)
+		requireHeld(t, h)
+		require.NoError(t, d.Redis.Del(t.Context(), "a").Err())
+		d.Advance(10 * time.Second)
+		requireLost(t, h)
 	})
 }
 

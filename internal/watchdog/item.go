@@ -74,18 +74,18 @@ func (it *Item) renewal(at Instant) time.Duration {
 
 // worth says whether a renewal at that moment would gain anything: just after
 // one, and near the end of a limited item, only the margins would be won back.
-// When the window is over it would only keep others out.
+// When the window is over it would only keep others out. Where the window is longer
+// than the lease, as after Extend, it would win nothing, but tell whether the item
+// is ours yet: then it counts as if the window were of the lease.
 func (it *Item) worth(at Instant) bool {
 	left := it.window.Remaining(at)
-	return it.lease > 0 && left > 0 && it.renewal(at)-left > it.lease/20
+	spent := at.Since(it.nextTry) + it.lease/3
+	return it.lease > 0 && left > 0 && it.renewal(at)-min(left, it.lease-spent) > it.lease/20
 }
 
 // renewIn returns how long it is until the next renewal is due; less than 0 when
-// it is late. Of a window that is longer than the lease, as after Extend, as much
-// is used up first as brings it down to a lease of which a third is over.
-func (it *Item) renewIn(now Instant) time.Duration {
-	return max(-now.Since(it.nextTry), it.window.Remaining(now)-it.lease/3*2)
-}
+// it is late.
+func (it *Item) renewIn(now Instant) time.Duration { return -now.Since(it.nextTry) }
 
 // scheduleLocked sets due: the next renewal, or the end of the window.
 func (it *Item) scheduleLocked(now Instant) {

@@ -273,9 +273,10 @@ func TestMax(t *testing.T) {
 	}
 }
 
-// Extend makes the window longer than the leases of the renewals. The item is
-// renewed when it has come down to them, and not lost.
-func TestLongWindowIsRenewedInItsTime(t *testing.T) {
+// Extend makes the window longer than the leases of the renewals, and so may somebody
+// who gives a lock away. The item is renewed all the same: nothing else tells whether
+// it is ours yet.
+func TestLongWindowIsRenewed(t *testing.T) {
 	long := map[string]func(r *room) (*watchdog.Item, *subject){
 		"prolonged": func(r *room) (*watchdog.Item, *subject) {
 			it, s := r.add(lease)
@@ -301,13 +302,17 @@ func TestLongWindowIsRenewedInItsTime(t *testing.T) {
 			bubble(t, func(t *testing.T, r *room) {
 				it, s := f(r)
 				require.Equal(t, trusted(10*lease), r.Remaining(it))
-				first := trusted(10*lease) - 20*time.Second // two thirds of a lease are left
-				r.until(first)
-				require.Equal(t, []time.Duration{first}, r.redis.at())
+				r.until(lease / 3)
+				require.Equal(t, []time.Duration{lease / 3}, r.redis.at())
 				require.Zero(t, r.redis.seen()[0].batch[0].Late)
-				r.advance(time.Hour)
+				require.Equal(t, trusted(10*lease)-lease/3, r.Remaining(it))
+				r.until(time.Hour)
 				require.Empty(t, s.losses())
-				require.Len(t, r.redis.seen(), 361)
+				require.Len(t, r.redis.seen(), 360)
+				r.redis.answer = func(int, watchdog.Renewal) watchdog.Result { return watchdog.NotOurs }
+				r.Prolong(it, r.window(10*lease))
+				r.advance(lease / 3)
+				require.Equal(t, []loss{{time.Hour + lease/3, watchdog.Taken}}, s.losses())
 			})
 		})
 	}
@@ -339,9 +344,8 @@ func TestChangeWhileARenewalIsUnderWay(t *testing.T) {
 		r.advance(time.Minute)
 		require.Empty(t, s.losses())
 		at := r.redis.at()
-		first := 10*time.Second + 500*time.Millisecond + trusted(lease) - 4*time.Second
-		require.Equal(t, first, at[1])
-		require.Equal(t, first+2*time.Second, at[2])
+		require.Equal(t, 12*time.Second, at[1], "a third of the new lease after the one before was sent")
+		require.Equal(t, 14*time.Second, at[2])
 
 		r.Change(it, watchdog.Window{}, watchdog.Plan{})
 		before := len(r.redis.seen())
@@ -494,9 +498,8 @@ func TestSmallStepBackSendsNothing(t *testing.T) {
 // one must not ride along: it would be kept closed for another lease.
 func TestWhatIsLostIsNotTakenAlong(t *testing.T) {
 	bubble(t, func(t *testing.T, r *room) {
-		long, s := r.add(3 * lease) // due at 30 s
-		it2, s2 := r.add(lease)
-		r.Prolong(it2, r.window(2*lease)) // due at 39 s, over at 59 s
+		long, s := r.add(3 * lease)                                                 // due at 30 s
+		_, s2 := r.addPlan(2*lease, watchdog.Plan{Lease: 2*lease + 48*time.Second}) // due at 36 s, over at 59 s
 		r.advance(5 * time.Second)
 		r.clock.jump(65 * time.Second)
 		r.advance(time.Second)
