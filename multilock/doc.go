@@ -27,7 +27,10 @@
 // NewRed's Lock asks all members at once, and returns as soon as a majority has
 // granted it; each try is bounded by 50 ms or a tenth of the lease, whichever is
 // less, so servers that are slow or dead cost nothing as long as there is a
-// majority of others. A grant that comes later joins the Hold. What a majority
+// majority of others. Where no majority has answered within it, the bound doubles
+// for the next round, up to a second; when a majority answers in a quarter of it, it
+// is halved. So a TryLock of servers that are further away than 50 ms may have no
+// answer at first. A grant that comes later joins the Hold. What a majority
 // gives is good for
 //
 //	lease − time since the requests were sent − lease/100 − 2 ms
@@ -35,7 +38,8 @@
 // and if that is not more than nothing, or there is no majority, everything is
 // given back, also to members that gave no answer, and the next round begins after
 // a random delay of 200 ms at most. Each member renews its own lease, and members
-// that are missing are asked again with every renewal. A member that did not answer
+// that are missing are asked again with every renewal, and then have a second, or a
+// tenth of the lease. A member that did not answer
 // in time is asked by one caller in half a second only, while there is a majority
 // without it. Unlock returns nil when so many members are free that others can have
 // the lock; the rest is given back in the background.

@@ -12,9 +12,11 @@ import (
 )
 
 const (
-	// tryBound is how long one member may take to answer, unless a tenth of the
-	// lease is less.
+	// tryBound is how long one member may take to answer at first, unless a tenth of
+	// the lease is less. It doubles with each round in which no majority did, up to
+	// tryMost, which is also what a member has that is asked while there is a hold.
 	tryBound = 50 * time.Millisecond
+	tryMost  = time.Second
 	// silence is for how long a member that did not answer is asked by one caller
 	// only, as long as there is a majority without it.
 	silence = 500 * time.Millisecond
@@ -192,12 +194,15 @@ type grant struct {
 	err    error
 }
 
+// answered reports whether the member has granted or refused.
+func (g *grant) answered() bool { return g.err == nil || errors.Is(g.err, engine.ErrNotAcquired) }
+
 var errSilent = errors.New("a member has not answered lately")
 
 // tryAll makes one round. It returns as soon as a majority is had, or cannot be.
 func (t *taking) tryAll(ctx context.Context) round {
 	l := t.lock
-	bound := t.bound()
+	bound, start := t.bound(l.needs()), time.Now()
 	trying, cancel := context.WithTimeout(ctx, t.left(bound))
 	asked := l.worthAsking(t.everybody)
 	grants := make(chan grant, len(l.members))
@@ -210,21 +215,30 @@ func (t *taking) tryAll(ctx context.Context) round {
 	}
 	var r round
 	var got []grant
+	var missed []int
 	failed := 0
 	for len(got) < l.quorum && failed <= len(l.members)-l.quorum {
 		g := <-grants
+		if g.answered() {
+			if r.answered++; r.answered == l.quorum && time.Since(start) < bound/4 {
+				l.faster()
+			}
+		}
 		switch {
 		case g.err == nil:
 			got = append(got, g)
-			r.answered++
 			continue
-		case errors.Is(g.err, engine.ErrNotAcquired):
-			r.answered++
+		case g.answered():
 		case forGood(g.err):
 			r.never++
+		case errors.Is(g.err, context.DeadlineExceeded) && time.Since(start) >= bound:
+			missed = append(missed, g.member)
 		}
 		failed++
 		r.errs = append(r.errs, g.err)
+	}
+	if r.answered < l.quorum {
+		l.slower(missed, min(2*bound, tryMost))
 	}
 	pending := len(l.members) - len(got) - failed
 	w := newWhole(ctx, l)
@@ -251,13 +265,51 @@ func (t *taking) tryAll(ctx context.Context) round {
 	return r
 }
 
-// bound returns how long one member may take.
-func (t *taking) bound() time.Duration {
-	d := tryBound
+// bound returns how long one member may take, at most d.
+func (t *taking) bound(d time.Duration) time.Duration {
 	if lease := t.lease(); lease > 0 {
 		d = min(d, lease/10)
 	}
 	return max(d, time.Millisecond)
+}
+
+// needs returns how long the members may take, by what is known of them.
+func (l *Lock) needs() time.Duration {
+	d := tryBound
+	for m := range l.leaves() {
+		if m.engine != nil {
+			d = max(d, m.engine.Reticence().Needs())
+		}
+	}
+	return d
+}
+
+// slower notes that some members may take d, if they did not have as much.
+func (l *Lock) slower(some []int, d time.Duration) {
+	for _, i := range some {
+		one := Lock{members: l.members[i : i+1]}
+		for m := range one.leaves() {
+			if m.engine != nil {
+				r := m.engine.Reticence()
+				r.SetNeeds(max(d, r.Needs()))
+			}
+		}
+	}
+}
+
+// faster notes that a majority took a small part of what it may.
+func (l *Lock) faster() {
+	for m := range l.leaves() {
+		if m.engine == nil {
+			continue
+		}
+		r := m.engine.Reticence()
+		if d := r.Needs() / 2; d > tryBound {
+			r.SetNeeds(d)
+		} else if d > 0 {
+			r.SetNeeds(0)
+		}
+	}
 }
 
 // lease returns the shortest lease that a member is asked for; 0 when unknown.
@@ -297,15 +349,16 @@ func (l *Lock) worthAsking(everybody bool) []bool {
 func (t *taking) try(ctx, trying context.Context, i int) grant {
 	m := t.lock.members[i]
 	h, err := heldBy(m.locker.TryLock(trying, t.options(0)))
+	g := grant{i, h, err}
 	if m.engine != nil {
 		switch {
-		case err == nil || errors.Is(err, engine.ErrNotAcquired) || forGood(err):
+		case g.answered() || forGood(err):
 			m.engine.Reticence().Answered()
 		case ctx.Err() == nil && !errors.Is(trying.Err(), context.Canceled):
 			m.engine.Reticence().Missed(silence)
 		}
 	}
-	return grant{i, h, err}
+	return g
 }
 
 // forGood reports whether it would be of no use to ask again.
@@ -355,7 +408,7 @@ func (t *taking) repair(ctx context.Context, w *whole) {
 		if len(missing) == 0 {
 			return
 		}
-		trying, cancel := context.WithTimeout(ctx, t.bound())
+		trying, cancel := context.WithTimeout(ctx, t.bound(tryMost))
 		defer cancel()
 		grants := make(chan grant, len(missing))
 		for _, i := range missing {

@@ -95,6 +95,85 @@ func TestRedValidity(t *testing.T) {
 	})
 }
 
+// far lets each answer of some servers take so long, on the connections there are.
+func (fl *fleet) far(way time.Duration, servers ...int) {
+	for _, i := range servers {
+		for _, p := range fl.envs[i].Links() {
+			p.Delay(way)
+		}
+	}
+}
+
+// TestRedFarServers: a majority that is further away than most are is given more
+// time, round by round, and no more than it needs when it is near again. Whoever
+// makes the same lock anew need not find that out again.
+func TestRedFarServers(t *testing.T) {
+	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
+		const way = 120 * time.Millisecond
+		mustUnlock(t, mustLock(t, l)) // connects
+		synctest.Wait()
+		fl.far(way, 0, 2, 4)
+		start := time.Now()
+		h := mustLock(t, l)
+		require.Less(t, time.Since(start), 2*time.Second)
+		mustUnlock(t, h)
+		clean(t, fl.envs...)
+
+		again := multilock.NewRed(rlocks("r", fl.clients...)...)
+		start = time.Now()
+		h, err := again.TryLock(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, way, time.Since(start))
+		mustUnlock(t, h)
+
+		fl.far(0, 0, 2, 4)
+		for range 3 {
+			mustUnlock(t, mustLock(t, l))
+		}
+		fl.far(way, 0, 2, 4)
+		start = time.Now()
+		_, err = l.TryLock(t.Context())
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, 50*time.Millisecond, time.Since(start).Truncate(50*time.Millisecond))
+		clean(t, fl.envs...)
+	})
+}
+
+// TestRedSilentMajority: the time that one member has does not grow beyond bounds.
+func TestRedSilentMajority(t *testing.T) {
+	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
+		mustUnlock(t, mustLock(t, l))
+		fl.cut(true, 1, 2, 3)
+		longest := time.Duration(0)
+		for range 10 {
+			start := time.Now()
+			_, err := l.TryLock(t.Context())
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			longest = max(longest, time.Since(start))
+		}
+		// Its own answer, and that to what is given back.
+		require.LessOrEqual(t, longest, 2*time.Second)
+		fl.cut(false, 1, 2, 3)
+		mustUnlock(t, mustLock(t, l))
+		time.Sleep(30 * time.Second) // what the cut servers were asked is undone
+		clean(t, fl.envs...)
+	})
+}
+
+// TestRedFarMinority: who is further away than the majority joins the hold later.
+func TestRedFarMinority(t *testing.T) {
+	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
+		mustUnlock(t, mustLock(t, l))
+		synctest.Wait()
+		fl.far(200*time.Millisecond, 1, 3)
+		h := mustLock(t, l)
+		time.Sleep(11 * time.Second)
+		require.Equal(t, 5, fl.holding("r"))
+		mustUnlock(t, h)
+		clean(t, fl.envs...)
+	})
+}
+
 // TestRedSpentLease: answers that come when the lease is all but over are no lock.
 func TestRedSpentLease(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {

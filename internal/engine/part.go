@@ -100,8 +100,18 @@ const (
 )
 
 // Reticence notes of a server that it does not answer, so that not everybody who
-// can do without it asks it. The zero Reticence is of one that does.
-type Reticence struct{ until atomic.Pointer[time.Time] }
+// can do without it asks it, and how much time it was found to need. The zero
+// Reticence is of one that answers, of which the latter is not known.
+type Reticence struct {
+	until atomic.Pointer[time.Time]
+	needs atomic.Int64
+}
+
+// Needs returns how much time the server was found to need; 0 when that is not known.
+func (r *Reticence) Needs() time.Duration { return time.Duration(r.needs.Load()) }
+
+// SetNeeds notes it.
+func (r *Reticence) SetNeeds(d time.Duration) { r.needs.Store(int64(d)) }
 
 // Ask reports whether to ask now: a server that was silent is asked by one caller
 // in each pause.
