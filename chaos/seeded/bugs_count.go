@@ -193,6 +193,12 @@ var multiBugs = []Bug{
 		Package: "multilock", Run: "^TestRedRepairs$",
 	},
 	{
+		Name: "multilock/red-far-servers", What: "a majority that is further away than the first bound never answers in time",
+		File: "multilock/red.go",
+		Old:  "l.slower(missed, min(2*bound, tryMost))", New: "l.slower(missed, 0)",
+		Package: "multilock", Run: "^TestRedFarServers$",
+	},
+	{
 		Name: "multilock/red-keeps-a-minority", What: "members that were granted are not given back without a majority",
 		File: "multilock/red.go",
 		Old:  "\tgiveBack(soon, held)\n", New: "\t_ = soon\n",

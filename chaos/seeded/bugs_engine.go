@@ -449,8 +449,14 @@ var watchdogBugs = []Bug{
 	{
 		Name: "watchdog/lost-item-renewed", What: "a hold whose window is over is taken along by a batch",
 		File: "internal/watchdog/item.go",
-		Old:  "return it.lease > 0 && left > 0 && it.renewal(at)-left > it.lease/20", New: "return it.lease > 0 && it.renewal(at)-left > it.lease/20",
+		Old:  "return it.lease > 0 && left > 0 && it.renewal(at)", New: "return it.lease > 0 && it.renewal(at)",
 		Package: "internal/watchdog", Run: "^TestWhatIsLostIsNotTakenAlong$",
+	},
+	{
+		Name: "watchdog/long-window-not-looked-at", What: "a hold whose lease is longer than that of its renewals does not hear of its loss before it has come down to that",
+		File: "internal/watchdog/item.go",
+		Old:  "min(left, it.lease-spent)", New: "left-0*spent",
+		Package: "internal/watchdog", Run: "^TestLongWindowIsRenewed$",
 	},
 	{
 		Name: "engine/extends-its-own-label-alone", What: "a hold that is extended leaves the label that another hold of its holder gave as it was",
