@@ -337,6 +337,7 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 		c.enlist()
 	}
 	ask, acks := e.acking(ctx, e.cfg.Acks.on())
+	asked := time.Now()
 	g, err := s.Scripts.Acquire(ask, e, &c.req)
 	defer ent.unlockOps()
 	if err != nil {
@@ -357,6 +358,10 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 	case Granted:
 		if err := acks.short(e); err != nil {
 			return wait.Answer{}, c.unreplicated(count, err)
+		}
+		if c.outdated(asked) {
+			c.doubt(count, 0)
+			return wait.Answer{Again: reloadTime}, nil
 		}
 		if c.queues && count == 0 && g.Server > 0 && g.Left > lease && !c.cut {
 			// It had been given the lock before it asked, for longer than it asks for, and
@@ -393,6 +398,7 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 		}
 		return c.failure(errLate)
 	}
+	c.confirming = false
 	if c.lates > 0 && c.lates == c.doubts {
 		c.lates, c.doubts, c.unsettled = 0, 0, false // it has not been granted
 	}

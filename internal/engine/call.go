@@ -32,6 +32,7 @@ type effort struct {
 	why     error     // what came instead last
 	backoff time.Duration
 
+	confirming bool // it has been granted by a node that may be replaced, and asks once more
 	// unsettled is set while a request may have been granted without our knowing.
 	unsettled bool
 	doubts    int       // how many such requests there were

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -31,6 +32,31 @@ func (e *Engine) suspect(err error) {
 		return // it was not sent
 	}
 	e.watchdog.Recheck()
+}
+
+const (
+	// slowAnswer is how long an answer takes in a cluster at least that another
+	// node may have been made the master meanwhile.
+	slowAnswer = time.Second
+	// reloadTime is how long go-redis needs to look at a cluster again.
+	reloadTime = 200 * time.Millisecond
+)
+
+// outdated reports whether a grant asked for at that time may be that of a node
+// that is no master any more: one that was frozen, and has carried out what lay
+// before it when it woke. A ClusterClient still reads the answer, unlike a
+// failover client, which cuts the connection. The caller asks once more then, after
+// the client has looked who is the master now: who has been granted it is granted
+// it again, and that grant is believed.
+func (c *call) outdated(asked time.Time) bool {
+	rdb, ok := c.engine.rdb.(*redis.ClusterClient)
+	if !ok || time.Since(asked) < slowAnswer || c.confirming {
+		c.confirming = false
+		return false
+	}
+	c.confirming = true
+	rdb.ReloadState(context.WithoutCancel(c.ctx)) // in the background
+	return true
 }
 
 // lanes returns how the watchdog learns which server has an item; nil where all

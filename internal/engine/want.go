@@ -191,6 +191,7 @@ func (d *demand) try(ctx context.Context, others []Want) (ans wait.Answer, serve
 	if d.want.Kept() > 0 {
 		ctx, acks = e.acking(ctx, e.cfg.Acks.on())
 	}
+	asked := time.Now()
 	var got Answer
 	if len(others) > 0 {
 		got, served, err = d.want.(Group).AskAll(ctx, e.deadline(bound), others)
@@ -218,12 +219,17 @@ func (d *demand) try(ctx context.Context, others []Want) (ans wait.Answer, serve
 			ans, err = d.unreplicated(short)
 			return ans, 0, true, err
 		}
+		if d.want.Kept() > 0 && d.outdated(asked) {
+			d.doubt(0)
+			return wait.Answer{Again: reloadTime}, 0, false, nil
+		}
 		d.unsettled = false
 		return wait.Answer{Granted: true, After: got.After, Last: got.Last, Earlier: got.Earlier}, served, true, nil
 	case Late:
 		ans, err = d.failure(errLate)
 		return ans, 0, true, err
 	}
+	d.confirming = false
 	return wait.Answer{After: got.After}, 0, true, nil
 }
 

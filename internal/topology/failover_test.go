@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -142,6 +143,50 @@ func TestClusterFailover(t *testing.T) {
 	default:
 	}
 	require.NoError(t, other.Unlock(t.Context()))
+}
+
+// A master freezes with requests before it, is replaced, and wakes: what it grants
+// then, somebody else has by now.
+func TestThawedMaster(t *testing.T) {
+	cl := redistest.StartClusterWithReplicas(t, 3)
+	const tag = "{failing}"
+	slot := cl.Slot(t, tag)
+	old := cl.Owner(t, slot)
+	replica := cl.Nodes[(old+3)%6]
+	a := newClient(t, cl.Client(t))
+	for kind := range objects {
+		take(t, kind, a, tag+kind).give(t)
+	}
+	acked, err := cl.Nodes[old].Client(t).Wait(t.Context(), 1, patience).Result()
+	require.NoError(t, err)
+	require.EqualValues(t, 1, acked)
+
+	cl.Nodes[old].Freeze()
+	frozen := make(map[string]<-chan waiter)
+	for kind := range objects {
+		frozen[kind] = waitForMade(t.Context(), kind, a, tag+kind)
+	}
+	waitPromoted(t, cl, slot, replica)
+	b := newClient(t, replica.Client(t)) // of the others, some may not know who is the master now
+	has := make(map[string]taken)
+	for kind := range objects {
+		has[kind] = take(t, kind, b, tag+kind)
+	}
+	cl.Nodes[old].Thaw()
+	redistest.Until(t, "the old master to be a replica", func() bool {
+		info, err := cl.Nodes[old].Client(t).Info(t.Context(), "replication").Result()
+		return err == nil && strings.Contains(info, "role:slave")
+	})
+	released := make(map[string]time.Time)
+	for kind, had := range has {
+		released[kind] = had.give(t)
+	}
+	for kind, ch := range frozen {
+		got, at := receiveAt(t, ch)
+		require.True(t, at.After(released[kind]), "%s: two had it", kind)
+		got.give(t)
+	}
+	nobodyLost(t, a, b)
 }
 
 // waitPromoted waits until a replica has become a master that serves.

@@ -115,6 +115,29 @@ func waitFor(ctx context.Context, kind string, c *latchkey.Client, name string) 
 	return ch
 }
 
+// waitForMade is waitFor where a semaphore is there already.
+func waitForMade(ctx context.Context, kind string, c *latchkey.Client, name string) <-chan waiter {
+	ch := make(chan waiter, 1)
+	var got taken
+	go func() {
+		var err error
+		switch kind {
+		case "semaphore":
+			s := semaphore.New(c, name)
+			got.release = func(ctx context.Context) error { return s.Release(ctx, 1) }
+			err = s.Acquire(ctx, 1)
+		case "permit semaphore":
+			var p *permitsemaphore.Permit
+			p, err = permitsemaphore.New(c, name).Acquire(ctx)
+			got.release = p.Release
+		default:
+			got, err = objects[kind](ctx, c, name)
+		}
+		ch <- waiter{got, err, time.Now()}
+	}()
+	return ch
+}
+
 // take takes an object that is free.
 func take(t testing.TB, kind string, c *latchkey.Client, name string) taken {
 	t.Helper()
