@@ -270,6 +270,24 @@ func TestExtendedHoldHearsOfItsLoss(t *testing.T) {
 	})
 }
 
+// What took a hold may have taken more: one with a fixed lease hears of it with the
+// first that is told, and not when its lease is over.
+func TestLossIsLookedFor(t *testing.T) {
+	keep(t, func(t *testing.T, d *dog) {
+		fixed, err := rlock.New(d.c, "fixed").Lock(t.Context(), latchkey.Lease(time.Hour))
+		require.NoError(t, err)
+		other, err := rlock.New(d.c, "other").Lock(t.Context(), latchkey.Lease(time.Hour))
+		require.NoError(t, err)
+		renewed, err := rlock.New(d.c, "renewed").Lock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, d.Redis.Del(t.Context(), "fixed", "renewed").Err())
+		d.Advance(11 * time.Second)
+		requireLost(t, renewed)
+		requireLost(t, fixed)
+		requireHeld(t, other)
+	})
+}
+
 // The longer lease wins, and one that is renewed over one that is not.
 func TestNestedLeases(t *testing.T) {
 	keep(t, func(t *testing.T, d *dog) {

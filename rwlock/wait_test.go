@@ -886,7 +886,7 @@ func TestForceUnlockPerHalf(t *testing.T) {
 		force(other.WriteLock(), true)
 		r2 := b.must(other.ReadLock().TryLock(b.ctx))
 		<-w.Lost()
-		require.Equal(b, 10*time.Second, b.at())
+		require.Less(b, b.at(), time.Second, "looked for since the read hold was lost")
 		require.Positive(b, r.Remaining(), "the read lock stays")
 		force(other.WriteLock(), false)
 		force(other.ReadLock(), true)

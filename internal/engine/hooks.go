@@ -57,6 +57,9 @@ func (h *Hooks) released(s *Spec, since time.Time) {
 // lost counts a hold that was lost, and tells of it.
 func (e *Engine) lost(s *Spec, since time.Time, why LossReason) {
 	e.counters.losses.Add(1)
+	if why == LossTaken {
+		e.watchdog.Recheck() // what took it may have taken more, of which no renewal tells
+	}
 	if f := e.cfg.Hooks.Lost; f != nil {
 		f(s.Kind, s.Name, time.Since(since), why)
 	}

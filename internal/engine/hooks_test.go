@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey/internal/watchdog"
 )
 
 // Without an Observer nothing is allocated on its account; with one, neither.
@@ -22,7 +24,7 @@ func TestHooksAllocateNothing(t *testing.T) {
 			Missed:      func(string, string) {},
 		},
 	} {
-		e := &Engine{}
+		e := &Engine{watchdog: watchdog.New(nil, nil, nil)}
 		e.cfg.Hooks = hooks
 		s := &Spec{Kind: "rlock", Name: "a"}
 		c := newCall(t.Context(), e, s, &LockConfig{})
