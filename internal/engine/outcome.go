@@ -53,6 +53,8 @@ func sortFailure(err error) Outcome {
 	var op *net.OpError
 	var cert *tls.CertificateVerificationError
 	switch {
+	case errors.Is(err, redis.Nil): // no script answers nil: a failover client found no sentinel that knows the primary
+		return NotNow
 	case errors.As(err, &reply):
 		return sortReply(reply.Error())
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):

@@ -122,6 +122,13 @@ func TestSortReplies(t *testing.T) {
 	}
 }
 
+// A failover client whose Sentinels do not know the primary yet says so with
+// "redis: nil" at the end, and is asked again.
+func TestSortNoPrimary(t *testing.T) {
+	err := fmt.Errorf("redis: all sentinels specified in configuration are unreachable: %w", redis.Nil)
+	require.Equal(t, engine.NotNow, engine.Sort(err))
+}
+
 // TestSortRealErrors: the same from servers in the state that they tell of.
 func TestSortRealErrors(t *testing.T) {
 	const write = `return redis.call('HSET', KEYS[1], 'f', 1)`
