@@ -115,13 +115,17 @@ func TestNoCount(t *testing.T) {
 		require.NoError(t, rdb.Set(t.Context(), "l", value, 0).Err())
 		start := time.Now()
 		_, err := l.Count(t.Context())
-		for _, err := range []error{err, l.Await(t.Context()), l.CountDown(t.Context())} {
+		_, setErr := l.TrySetCount(t.Context(), 1)
+		_, deleteErr := l.Delete(t.Context())
+		for _, err := range []error{err, l.Await(t.Context()), l.CountDown(t.Context()), setErr, deleteErr} {
+			require.ErrorIs(t, err, latchkey.ErrKeyConflict)
 			require.ErrorContains(t, err, "not an integer")
 			var e *latchkey.Error
 			require.ErrorAs(t, err, &e)
 			require.False(t, e.MaybeApplied())
 		}
 		require.Less(t, time.Since(start), time.Second)
+		require.Equal(t, value, rdb.Get(t.Context(), "l").Val(), "it is nobody's to end")
 	}
 }
 

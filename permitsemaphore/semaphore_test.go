@@ -256,6 +256,29 @@ func TestKeyConflict(t *testing.T) {
 	}
 }
 
+// What is no number of permits is said to be none, and is nobody's to delete.
+func TestNoPermits(t *testing.T) {
+	for _, value := range []string{"text", "1.5"} {
+		rdb := redistest.Start(t).Client(t)
+		ctx := t.Context()
+		require.NoError(t, rdb.Set(ctx, "s", value, 0).Err())
+		s := permitsemaphore.New(locktest.NewClient(t, rdb), "s")
+		errs := map[string]error{
+			"SetPermits": s.SetPermits(ctx, 3),
+			"AddPermits": s.AddPermits(ctx, 1),
+		}
+		_, errs["Acquire"] = s.Acquire(ctx)
+		_, errs["AvailablePermits"] = s.AvailablePermits(ctx)
+		_, errs["TrySetPermits"] = s.TrySetPermits(ctx, 1)
+		_, errs["Delete"] = s.Delete(ctx)
+		for what, err := range errs {
+			require.ErrorIs(t, err, latchkey.ErrKeyConflict, what)
+		}
+		require.Equal(t, value, rdb.Get(ctx, "s").Val())
+		require.Equal(t, []string{"s"}, rdb.Keys(ctx, "*").Val(), "nothing else is written")
+	}
+}
+
 // A permit is renewed until it is released, and it comes back when its holder
 // is gone, at the end of the lease, to a waiter who sleeps until then.
 func TestLeases(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/latchkey-go/latchkey"
@@ -83,7 +84,7 @@ func (w *want) Got() error {
 }
 
 // errShort is ErrLeaseLost, before it could be told of.
-var errShort = errors.Join(engine.ErrLeaseLost, errors.New("it was over before the answer came"))
+var errShort = fmt.Errorf("%w: it was over before the answer came", engine.ErrLeaseLost)
 
 // Leases returns those of the permits that it has got.
 func (w *want) Leases() []*engine.Lease {

@@ -1,6 +1,11 @@
 package engine
 
-import "errors"
+import (
+	"errors"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
 
 // The conditions that the root re-exports under the same names.
 var (
@@ -24,9 +29,11 @@ type both struct{ first, second error }
 func (b both) Error() string   { return b.first.Error() + ": " + b.second.Error() }
 func (b both) Unwrap() []error { return []error{b.first, b.second} }
 
-// conflict marks Redis's WRONGTYPE as ErrKeyConflict; other errors stay.
+// conflict marks what Redis says of another kind of value as ErrKeyConflict; other
+// errors stay.
 func conflict(err error) error {
-	if isCode(err, "WRONGTYPE") {
+	var reply redis.Error
+	if isCode(err, "WRONGTYPE") || errors.As(err, &reply) && strings.Contains(reply.Error(), "is not an integer") {
 		return both{ErrKeyConflict, err}
 	}
 	return err

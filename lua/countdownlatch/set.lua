@@ -14,6 +14,8 @@
 -- Returns {1, server ms}   begun
 --         {0, server ms}   one is running
 --         {-2, server ms}  too late; nothing was changed
+-- A string that is no integer is left alone, with Redis's 'ERR value is not an
+-- integer or out of range'.
 local latch, claim, n, number, keep = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local notafter, ahead, channel, verb = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6], ARGV[7]
 local call = redis.call
@@ -32,6 +34,10 @@ if last > number then
   return {-2, now}
 end
 if left then
+  local n = tonumber(left)
+  if not n or n % 1 ~= 0 then
+    return redis.error_reply('ERR value is not an integer or out of range')
+  end
   return {0, now}
 end
 call('SET', claim, number, 'PX', keep)

@@ -7,12 +7,17 @@
 --
 -- Returns 1  there was one
 --         0  there was none
--- Keys that are something else are left alone, with Redis's WRONGTYPE error.
+-- Keys that are something else are left alone, with Redis's WRONGTYPE error, or for a
+-- string in KEYS[1] Redis's 'ERR value is not an integer or out of range'.
 local permits, out = KEYS[1], KEYS[2]
 
 local there = redis.call('GET', permits)
 if redis.call('ZCARD', out) == 0 and not there then
   return 0
+end
+local have = tonumber(there or 0)
+if not have or have % 1 ~= 0 then
+  return redis.error_reply('ERR value is not an integer or out of range')
 end
 redis.call('DEL', permits, out)
 return 1

@@ -4,10 +4,16 @@
 --
 -- Returns 1  there was one
 --         0  there was none
--- A key that is something else is left alone, with Redis's WRONGTYPE error.
+-- A key that is something else is left alone, with Redis's WRONGTYPE error, or where
+-- it is a string Redis's 'ERR value is not an integer or out of range'.
 local permits = KEYS[1]
 
-if not redis.call('GET', permits) then
+local have = redis.call('GET', permits)
+if not have then
   return 0
+end
+have = tonumber(have)
+if not have or have % 1 ~= 0 then
+  return redis.error_reply('ERR value is not an integer or out of range')
 end
 return redis.call('DEL', permits)

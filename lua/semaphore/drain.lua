@@ -28,7 +28,11 @@ if now > notafter or notafter - now > ahead then
 end
 
 local have = call('GET', permits)
-if not have or tonumber(have) == 0 then
+local n = tonumber(have or 0)
+if not n or n % 1 ~= 0 then
+  return redis.error_reply('ERR value is not an integer or out of range')
+end
+if n == 0 then
   return {1, 0, now}
 end
 -- PEXPIRE is allowed at the memory limit, and once it has run SET is too.

@@ -15,6 +15,8 @@
 -- Returns {1, server ms}   made
 --         {0, server ms}   there was one
 --         {-2, server ms}  too late; nothing was changed
+-- A string that is no integer is left alone, with Redis's 'ERR value is not an
+-- integer or out of range'.
 local permits, claim, n, number, keep = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local notafter, ahead, channel, verb, ttl = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6], ARGV[7], tonumber(ARGV[8])
 local call = redis.call
@@ -33,6 +35,10 @@ if math.abs(last) >= number then
   return {-2, now}
 end
 if have then
+  local n = tonumber(have)
+  if not n or n % 1 ~= 0 then
+    return redis.error_reply('ERR value is not an integer or out of range')
+  end
   return {0, now}
 end
 call('SET', claim, number, 'PX', keep)
