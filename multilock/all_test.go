@@ -223,6 +223,19 @@ func TestAllReenters(t *testing.T) {
 		require.NoError(t, multilock.New(a, b).Unlock(ctx))
 		ended(t, first, context.Canceled)
 		require.ErrorIs(t, l.Unlock(ctx), latchkey.ErrNotHeld)
+
+		const goroutines = 4 // of one holder: each gives one back
+		done := make(chan error)
+		for range goroutines {
+			_, err := l.Lock(ctx)
+			require.NoError(t, err)
+		}
+		for range goroutines {
+			go func() { done <- l.Unlock(ctx) }()
+		}
+		for range goroutines {
+			require.NoError(t, <-done)
+		}
 		require.NoError(t, nested.Context().Err(), "a hold that is no part of it")
 		mustUnlock(t, nested)
 		clean(t, fl.envs...)

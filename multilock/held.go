@@ -315,29 +315,40 @@ func ask(parts []*part, f func(*part) error) <-chan answer {
 // have answered, or, where a majority is enough, soon after so many members are
 // free that another could have it.
 func (w *whole) Unlock(ctx context.Context) error {
+	_, err := w.unlock(ctx, true)
+	return err
+}
+
+// unlock is Unlock; it does nothing and is not done where that was called already,
+// unless it is to go on with that.
+func (w *whole) unlock(ctx context.Context, goOn bool) (done bool, err error) {
 	w.mu.Lock()
 	again, was, back := w.unlocked, w.state == held, w.back
+	if again && !goOn {
+		w.mu.Unlock()
+		return false, nil
+	}
 	w.unlocked = true
 	w.endLocked(context.Canceled)
 	left, total := w.stateErrLocked(), len(w.parts)
 	w.mu.Unlock()
 	parts := w.present(func(p *part) bool { return !p.back })
 	if back || again && len(parts) == 0 {
-		return w.lock.wrap("unlock", left)
+		return true, w.lock.wrap("unlock", left)
 	}
 	r := w.returned(ask(parts, func(p *part) error { return w.unlockPart(ctx, p) }), len(parts))
 	switch {
 	case !w.lock.red:
-		return w.lock.wrap("unlock", w.found(join(r.errs...)))
+		return true, w.lock.wrap("unlock", w.found(join(r.errs...)))
 	case !was && !again:
-		return w.lock.wrap("unlock", join(append([]error{left}, r.errs...)...))
+		return true, w.lock.wrap("unlock", join(append([]error{left}, r.errs...)...))
 	case total-r.missing >= w.lock.quorum && r.free >= w.lock.quorum:
 		w.mu.Lock()
 		w.back = true
 		w.mu.Unlock()
-		return nil // a minority's troubles end with its leases
+		return true, nil // a minority's troubles end with its leases
 	}
-	return w.lock.wrap("unlock", w.found(join(r.errs...)))
+	return true, w.lock.wrap("unlock", w.found(join(r.errs...)))
 }
 
 func (w *whole) unlockPart(ctx context.Context, p *part) error {

@@ -132,6 +132,21 @@ func (l *Lock) acquire(ctx context.Context, op string, try bool, opts []latchkey
 // code that has a holder in its context rather than a Hold in its hand; without
 // one it returns ErrNotHeld. See [latchkey.Hold.Unlock] for the rest.
 func (l *Lock) Unlock(ctx context.Context) error {
+	var begun []*whole // by other goroutines of the holder: it is the turn of those before
+	for w := l.latest(ctx, nil); w != nil; w = l.latest(ctx, begun) {
+		if done, err := w.unlock(ctx, false); done {
+			return err
+		}
+		begun = append(begun, w)
+	}
+	if len(begun) > 0 {
+		return begun[0].Unlock(ctx)
+	}
+	return l.wrap("unlock", l.notHeld())
+}
+
+// latest returns the latest hold of l that the holder in ctx has, but for some.
+func (l *Lock) latest(ctx context.Context, but []*whole) *whole {
 	for m := range l.leaves() {
 		if m.engine == nil {
 			continue
@@ -139,13 +154,13 @@ func (l *Lock) Unlock(ctx context.Context) error {
 		var found *whole
 		m.engine.HoldIn(ctx, m.spec, func(h *engine.Hold) bool {
 			found = wholeOf(h.Whole(), l.id)
-			return found != nil
+			return found != nil && !slices.Contains(but, found)
 		})
-		if found != nil {
-			return found.Unlock(ctx)
+		if found != nil && !slices.Contains(but, found) {
+			return found
 		}
 	}
-	return l.wrap("unlock", l.notHeld())
+	return nil
 }
 
 // notHeld says why nothing is found held.
