@@ -85,7 +85,7 @@ func Label(text string) LockOption {
 // Do runs fn while l is held, with the Hold's Context, and gives l back however
 // fn ends, by a panic too. With the option Wait it gives up as TryLock does.
 //
-// It returns fn's error. If the lease was lost meanwhile, or l could not be
+// It returns fn's error as it is. If the lease was lost meanwhile, or l could not be
 // given back, that is joined to it: then errors.Is finds ErrLeaseLost, and fn
 // may have run on without the lock.
 func Do(ctx context.Context, l Locker, fn func(context.Context) error, opts ...LockOption) (err error) {
@@ -99,7 +99,9 @@ func Do(ctx context.Context, l Locker, fn func(context.Context) error, opts ...L
 		if !returned {
 			return // a panic is on its way through, or Goexit
 		}
-		err = errors.Join(err, uerr)
+		if uerr != nil {
+			err = errors.Join(err, uerr)
+		}
 	}()
 	err = fn(h.Context())
 	returned = true
