@@ -157,6 +157,12 @@ var countBugs = []Bug{
 // multiBugs are those of locks that are made of others.
 var multiBugs = []Bug{
 	{
+		Name: "multilock/unlocks-the-same", What: "two goroutines of a holder give one hold back, and leave another",
+		File: "multilock/lock.go",
+		Old:  "w.unlock(ctx, false)", New: "w.unlock(ctx, true)",
+		Package: "multilock", Run: "^TestAllReenters$",
+	},
+	{
 		Name: "multilock/no-rollback", What: "members stay held when another one is refused",
 		File: "multilock/all.go",
 		Old:  "\t\tgiveBack(t.over, holds)\n", New: "\n",

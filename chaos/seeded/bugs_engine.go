@@ -489,6 +489,18 @@ var watchdogBugs = []Bug{
 		Package: "internal/engine", Run: "^TestTimeUpSaysWhy$", Fast: true,
 	},
 	{
+		Name: "engine/thawed-master", What: "the grant of a cluster master that was frozen and replaced is believed",
+		File: "internal/engine/suspect.go",
+		Old:  "time.Since(asked) < slowAnswer", New: "time.Since(asked) < 1000*slowAnswer",
+		Package: "internal/topology", Run: "^TestThawedMaster$",
+	},
+	{
+		Name: "engine/loss-not-looked-for", What: "one loss has nobody look for others",
+		File: "internal/engine/hooks.go",
+		Old:  "if why == LossTaken {", New: "if why == LossTaken && e == nil {",
+		Package: "rlock", Run: "^TestLossIsLookedFor$",
+	},
+	{
 		Name: "watchdog/long-before-due", What: "a renewal takes along what is due much later",
 		File: "internal/watchdog/watchdog.go",
 		Old:  "it.renewIn(now) > min(ahead, it.lease/aheadPart) || ", New: "",
