@@ -83,8 +83,8 @@ type ServerReport struct {
 //
 // It writes under names of its own with the client's key prefix, where each key
 // expires within a second, and leaves nothing behind. It takes some dozens of
-// round trips. An error means that a server could not be asked; what is wrong
-// with servers that answer is in the Report.
+// round trips. An error means that no server could be asked; what is wrong with
+// servers that answer, and which masters of a cluster do not, is in the Report.
 func (c *Client) Check(ctx context.Context) (Report, error) {
 	got, err := engine.Of(c).Check(ctx)
 	r := Report{Topology: got.Topology}

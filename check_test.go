@@ -173,6 +173,17 @@ func TestCheckOfACluster(t *testing.T) {
 	f := finding(t, check(t, newClient(t, cl.Nodes[0].Client(t))), "topology")
 	assert.Equal(t, latchkey.LevelFailure, f.Level)
 	assert.Contains(t, f.Text, "a node of a Redis Cluster")
+
+	// One that is down is found, and does not hide the others.
+	c := newClient(t, cl.Client(t))
+	check(t, c)
+	cl.Nodes[0].Kill()
+	r = check(t, c)
+	require.Len(t, r.Servers, 2)
+	f = finding(t, r, "server")
+	assert.Equal(t, latchkey.LevelFailure, f.Level)
+	assert.Equal(t, cl.Nodes[0].Addr, f.Server)
+	assert.Contains(t, f.Text, "does not answer")
 }
 
 func TestCheckFails(t *testing.T) {
@@ -204,6 +215,17 @@ func TestCheckFails(t *testing.T) {
 	defer ring.Close()
 	_, err = newClient(t, ring).Check(t.Context())
 	require.ErrorIs(t, err, latchkey.ErrUnsupported)
+}
+
+func TestCheckWithAWrongPassword(t *testing.T) {
+	locked := redistest.Start(t)
+	wrong := redis.NewClient(&redis.Options{Addr: locked.Addr, Username: "default", Password: "wrong"})
+	defer wrong.Close()
+	locked.Do(t, "ACL", "SETUSER", "default", "resetpass", ">right") // the connection of Do is in already
+	nobody := latchkey.New(wrong)
+	defer nobody.Close()
+	_, err := nobody.Check(t.Context())
+	require.ErrorContains(t, err, "WRONGPASS")
 }
 
 func TestLevels(t *testing.T) {

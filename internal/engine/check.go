@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -134,9 +135,6 @@ func (c *checker) cluster(ctx context.Context, rdb *redis.ClusterClient) error {
 	for node := range masters {
 		nodes = append(nodes, node)
 	}
-	if len(nodes) > 0 {
-		c.clusterState(ctx, nodes[0])
-	}
 	probes := map[string]string{}
 	for tries := 0; len(probes) < len(nodes) && tries < 1000*len(nodes); tries++ {
 		key := c.probe()
@@ -146,12 +144,21 @@ func (c *checker) cluster(ctx context.Context, rdb *redis.ClusterClient) error {
 		}
 		probes[node.Options().Addr] = key
 	}
+	var serves *redis.Client
+	var last error
 	for _, node := range nodes {
 		addr := node.Options().Addr
 		if err := c.server(ctx, node, addr, probes[addr]); err != nil {
-			return err
+			c.find("server", addr, LevelFailure, "it does not answer: %v", err)
+			last = err
+			continue
 		}
+		serves = cmp.Or(serves, node)
 	}
+	if serves == nil {
+		return last
+	}
+	c.clusterState(ctx, serves)
 	return nil
 }
 
@@ -199,7 +206,8 @@ func (s *CheckedServer) meet(ctx context.Context, node *redis.Client) error {
 		took := time.Since(sent)
 		if err != nil {
 			// TIME may be denied to us, but then the server has answered.
-			if perr := node.Ping(ctx).Err(); perr != nil && Sort(perr) != Never || strings.Contains(err.Error(), "NOAUTH") {
+			if perr := node.Ping(ctx).Err(); perr != nil && Sort(perr) != Never ||
+				strings.Contains(err.Error(), "NOAUTH") || strings.Contains(err.Error(), "WRONGPASS") {
 				return err
 			}
 			took = time.Since(sent)

@@ -24,6 +24,7 @@ import (
 // noUser are the functions of tests that give the library a connection which is not its
 // user's, and why.
 var noUser = map[string]string{
+	"check_test.go TestCheckWithAWrongPassword":            "nobody is let in",
 	"client_test.go TestAcksThroughAWrapperAreUnsupported": "it is the user's, wrapped",
 	"client_test.go TestAutoPipeliners":                    "they are of the user's",
 	"client_test.go TestNewWithoutRedisPanics":             "there is none",
