@@ -208,8 +208,8 @@ func (c *connection) adjust(o shared) error {
 		*o.password = os.Getenv(envAuth)
 	}
 	// go-redis would say nothing of who we are, and we be somebody else.
-	if c.user != "" && *o.password == "" {
-		return usagef("--user is nobody without a password: -a, %s or in the URL (any will do for a user without one)", envAuth)
+	if *o.username != "" && *o.password == "" {
+		return usagef("user %q is nobody without a password: -a, %s or in the URL (any will do for a user without one)", *o.username, envAuth)
 	}
 	if c.dbGiven {
 		*o.db = c.db

@@ -74,6 +74,11 @@ func TestConnectACL(t *testing.T) {
 			assert.NotContains(t, p.out.String()+p.err.String(), "-pw")
 		})
 	}
+	for _, flags := range [][]string{{"--user", "ann"}, {"-u", "redis://ann@" + s.Addr}} {
+		code, _, stderr := execute(t, append(flags, "ls")...)
+		assert.Equal(t, exitUsage, code)
+		assert.Contains(t, stderr, `user "ann" is nobody without a password`)
+	}
 	p := prepare(t, "ls")
 	p.cmd.Env = append(p.cmd.Env, "REDIS_URL=redis://:root-pw@"+s.Addr)
 	assert.Zero(t, p.start().code())

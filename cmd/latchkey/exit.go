@@ -63,8 +63,11 @@ func unavailable(addr string, err error) error {
 	}
 	text := strings.TrimPrefix(err.Error(), latchkey.ErrNotAcquired.Error()+": ") // who knows who has it
 	// The second is how Redis answers to a long command from somebody unknown.
-	if strings.Contains(text, "NOAUTH") || strings.Contains(text, "unauthenticated") {
+	switch {
+	case strings.Contains(text, "NOAUTH"), strings.Contains(text, "unauthenticated"):
 		text = "it wants a password (-a, " + envAuth + " or in the URL)"
+	case strings.HasPrefix(text, "MOVED "), strings.HasPrefix(text, "ASK "):
+		text = "it is a node of a Redis Cluster (--cluster): " + text
 	}
 	return exitf(exitUnavailable, "Redis at %s: %s", addr, text)
 }

@@ -94,7 +94,10 @@ func (f *finder) listen(ctx context.Context, node *redis.Client) error {
 		for _, pattern := range []string{"redisson_*", "latchkey_*"} {
 			channels, err := ask(ctx, pattern).Result()
 			if err != nil {
-				return ctx.Err()
+				if redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "ERR") {
+					return nil
+				}
+				return err
 			}
 			for _, ch := range channels {
 				if name, side := engine.Owner(ch); side == engine.SideWakeUps {

@@ -342,6 +342,16 @@ func TestLsOfACluster(t *testing.T) {
 	assert.Equal(t, want, names(got))
 	d := decoded[diagnosis](t, "-u", "redis://"+cl.Nodes[1].Addr, "--cluster", "doctor")
 	assert.Len(t, d.Servers, 3)
+
+	elsewhere := 0 // names that Nodes[1] does not have
+	for i := range 9 {
+		if code, _, stderr := execute(t, "-u", "redis://"+cl.Nodes[1].Addr, "show", fmt.Sprintf("job-%d", i)); code != 0 {
+			elsewhere++
+			assert.Equal(t, exitUnavailable, code)
+			assert.Contains(t, stderr, "it is a node of a Redis Cluster (--cluster): MOVED ")
+		}
+	}
+	assert.Positive(t, elsewhere)
 }
 
 // Of a slot that is on the move, each of two nodes has keys, and answers for those

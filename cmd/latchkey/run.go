@@ -35,7 +35,7 @@ INT, TERM, HUP, QUIT, USR1 and USR2 are passed on to the process group of CMD;
 while run still waits for the lock, the first four end it, and the last two do
 nothing. The lock is given back when all of the group has ended, so a process
 that CMD leaves behind keeps it, unless it moves to a session of its own. On
-Linux CMD is killed when run is. Ctrl-Z stops CMD and run together; what is not
+Linux CMD is killed when run is, but not what CMD has started. Ctrl-Z stops CMD and run together; what is not
 resumed within the lease has lost the lock, and is stopped when it is resumed.
 
 CMD gets standard input and the terminal, and in its environment

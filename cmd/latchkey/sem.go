@@ -226,6 +226,9 @@ func newSemAcquire(conn *connection) *cobra.Command {
 		if err != nil {
 			return nil, err
 		}
+		// Who reads of the permits may have gone: that must not end us, and they be
+		// lost. (Nobody reads the channel.)
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 		if !leased {
 			return s.acquirePlain(ctx, name, int(n), w)
 		}
@@ -254,9 +257,6 @@ func (s *session) acquirePlain(ctx context.Context, name string, n int, w *waitF
 }
 
 func (s *session) acquireLeased(ctx context.Context, name string, n int, lease time.Duration, w *waitFlags) (any, error) {
-	// Who reads the ids may have gone: that must not end us, and the ids be lost.
-	// (Nobody reads the channel.)
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	// The client is closed at the end, which gives back what it has: so they are
 	// taken in the name of one that is not.
 	client := latchkey.New(s.rdb)

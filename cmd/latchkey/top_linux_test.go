@@ -40,6 +40,13 @@ func TestTopWithoutTerminal(t *testing.T) {
 	require.NoError(t, c.cmd.Process.Signal(os.Interrupt))
 	assert.Equal(t, 130, c.code())
 
+	// A server that has gone is not one where nothing is held.
+	empty := redistest.Start(t)
+	c = prepare(t, at(empty, "top", "-d", "0.1")...).start()
+	redistest.Until(t, "a list", func() bool { return strings.Contains(c.out.String(), "NAME") })
+	empty.Kill()
+	assert.Equal(t, exitUnavailable, c.code())
+
 	for _, flag := range []string{"--delay=0.05", "--count=-1", "--kind=x"} {
 		code, _, _ := execute(t, at(s, "top", flag)...)
 		assert.Equal(t, exitUsage, code, flag)
