@@ -51,7 +51,7 @@ var networkRows = []*row{
 	},
 	{
 		id:      "C5",
-		remarks: map[byte]string{0: "default go-redis, which reads for 3 s before it gives a connection up"},
+		remarks: map[byte]string{0: "default go-redis, which reads for 5 s before it gives a connection up"},
 		fast:    true,
 		fault: func(r *rig, begun func()) {
 			for _, p := range r.ways {
