@@ -132,8 +132,11 @@ func (m *meter) stop(o *outcome) {
 	var now runtime.MemStats
 	runtime.ReadMemStats(&now)
 	o.Allocs = int64(now.Mallocs - m.mem.Mallocs)
-	if m.t.Side == "etcd" {
-		o.Sent = -1
+	switch {
+	case m.t.Side == "etcd":
+		o.Sent = unknown
+	case m.t.bare():
+		o.Sent = askServer
 	}
 }
 

@@ -206,7 +206,7 @@ func (x *runner) turn(s scenario, side string, on servers) (*sample, error) {
 		}
 		outcomes = append(outcomes, o)
 	}
-	return newSample(outcomes, before, on.used()), nil
+	return newSample(side, outcomes, before, on.used()), nil
 }
 
 // start starts a process that does the task.

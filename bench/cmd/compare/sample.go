@@ -32,7 +32,7 @@ type sample struct {
 }
 
 // newSample sums up what the processes of a turn, and the servers, have told.
-func newSample(outcomes []*outcome, before, after used) *sample {
+func newSample(side string, outcomes []*outcome, before, after used) *sample {
 	times := histogram{}
 	s := &sample{Extra: map[string]float64{}}
 	var ops, changed, allocs float64
@@ -66,7 +66,7 @@ func newSample(outcomes []*outcome, before, after used) *sample {
 	case outcomes[0].Sent == unknown: // not from here
 		s.Sent = -1
 	case outcomes[0].Sent == askServer:
-		s.Sent, s.Connections = each(float64(after.sent-before.sent)), float64(after.connections)
+		s.Sent, s.Connections = each(float64(after.sent(side)-before.sent(side))), float64(after.connections)
 	default:
 		s.Sent = each(s.Sent)
 	}

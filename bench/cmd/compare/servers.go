@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -79,17 +78,29 @@ func (s servers) flush() {
 // used is what servers have done since they started.
 type used struct {
 	cpu         time.Duration
-	in, out     int64 // bytes
-	executed    int64 // commands, those of scripts too
-	sent        int64 // of them, those that only clients send
-	connections int   // now, without the one that asks
-	answers     int64 // bytes of what told this, which are not yet in out
+	in, out     int64            // bytes
+	executed    int64            // commands, those of scripts too
+	calls       map[string]int64 // the same, by name
+	connections int              // now, without the one that asks
+	answers     int64            // bytes of what told this, which are not yet in out
 }
 
-// clientOnly are commands that scripts do not call, as far as a lock sends them.
-var clientOnly = []string{"eval", "evalsha", "subscribe", "unsubscribe", "ssubscribe", "sunsubscribe", "ping", "script|load"}
+// clientOnly are commands that scripts do not call, as far as a side sends them.
+var clientOnly = []string{"eval", "evalsha", "subscribe", "unsubscribe", "ssubscribe", "sunsubscribe", "ping", "script|load", "blpop", "rpush"}
+
+// sent returns how many of the commands the clients of a side have sent.
+func (u *used) sent(side string) (n int64) {
+	for _, name := range clientOnly {
+		n += u.calls[name]
+	}
+	if side == "floor-set" { // whose script does not
+		n += u.calls["set"]
+	}
+	return n
+}
 
 func (s servers) used() (u used) {
+	u.calls = map[string]int64{}
 	for _, n := range s.nodes {
 		text := n.Do(s.r, "INFO", "all")[0]
 		fields := infoFields(text)
@@ -110,9 +121,7 @@ func (s servers) used() (u used) {
 			calls, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
 			count, _ := strconv.ParseInt(calls, 10, 64)
 			u.executed += count
-			if slices.Contains(clientOnly, name) {
-				u.sent += count
-			}
+			u.calls[name] += count
 		}
 	}
 	return u
