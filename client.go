@@ -28,7 +28,8 @@ type Client struct{ seam }
 //
 // Hooks that are added to rdb do not see every command unless WithHooks is given:
 // latchkey sends most of them through copies of rdb that read for a shorter time and
-// have no hooks, in a cluster of the client of a node. WithObserver tells what happens.
+// have no hooks, in a cluster of the client of a node, or over connections of its own
+// (WithDirectConnections). WithObserver tells what happens.
 //
 // Any redis.UniversalClient will do: single, Sentinel, Cluster. A redis.Ring has
 // no meaning here, and every method of a primitive on one returns

@@ -247,7 +247,7 @@ func FuzzReplies(f *testing.F) {
 		redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 			rdb := b.Client()
 			rdb.AddHook(&liar{data: data})
-			c := latchkey.New(rdb)
+			c := latchkey.New(rdb, latchkey.WithDirectConnections(false)) // which have no hooks
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			all := calls(ctx, c)

@@ -134,6 +134,17 @@ func WithPipelines(on bool) Option {
 	return optionFunc(func(c *engine.Config) { c.Single = !on })
 }
 
+// WithDirectConnections sets whether frequent commands go over a few connections of the
+// client's own, at most eight, on the goroutine of whoever calls: that costs less than go-redis's way,
+// and a caller who can cancel needs no other goroutine. There are none while commands are
+// rare, and any command goes by the connection given to New where none is free. They are made as that
+// makes its own, but do not count in its pool. Those for wake-ups are made likewise. It
+// is not done in a cluster, behind Sentinel, with a Limiter or streaming credentials,
+// nor with [WithHooks]. Default: on.
+func WithDirectConnections(on bool) Option {
+	return optionFunc(func(c *engine.Config) { c.NoDirect = !on })
+}
+
 // WithHooks sets whether all commands go through the connection given to New itself, or
 // in a cluster its nodes' own, so that hooks of go-redis see them: tracing, metrics. Off,
 // most go through copies of it that read for a shorter time, and a copy has no hooks. On,

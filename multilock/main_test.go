@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/latchkey-go/latchkey/internal/direct"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
@@ -13,6 +14,7 @@ func TestMain(m *testing.M) {
 	if addr := os.Getenv(killedAddr); addr != "" {
 		killedChild(addr) // this process is that of TestGroupKilled
 	}
+	direct.Eager = redistest.Eager()
 	goleak.VerifyTestMain(m, redistest.LeakOptions()...)
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/latchkey-go/latchkey/internal/direct"
 	"github.com/latchkey-go/latchkey/lua"
 )
 
@@ -65,11 +66,16 @@ func (e *Engine) Eval(ctx context.Context, s *lua.Script, keys int, args []any) 
 	return r, err
 }
 
-func (e *Engine) eval(ctx context.Context, s *lua.Script, args []any) (Reply, error) {
-	cmd := scriptCmd{redis.NewCmd(ctx, args...)}
-	cmd.SetFirstKeyPos(Head)
-	var r Reply
-	if err := e.process(ctx, cmd); err != nil {
+func (e *Engine) eval(ctx context.Context, s *lua.Script, args []any) (r Reply, err error) {
+	a, sent, err := e.straight(ctx, args)
+	if !sent {
+		cmd := scriptCmd{redis.NewCmd(ctx, args...)}
+		cmd.SetFirstKeyPos(Head)
+		if err = e.process(ctx, cmd); err == nil { // else go-redis may have it still
+			a = answerOf(cmd.Val())
+		}
+	}
+	if err != nil {
 		e.reload(ctx, err)
 		e.suspect(err)
 		return r, err
@@ -81,23 +87,34 @@ func (e *Engine) eval(ctx context.Context, s *lua.Script, args []any) (Reply, er
 	if _, ok := ctx.(*acked); !ok { // else it came before the replicas had confirmed
 		r.got = time.Now()
 	}
-	switch v := cmd.Val().(type) {
+	r.Int, r.Ints = a.Int, a.Ints
+	if a.Other {
+		list, ok := a.Any.([]any)
+		if !ok {
+			return r, Unexpected(s, a.Any)
+		}
+		r.Any = list
+	}
+	return r, nil
+}
+
+// answerOf returns what go-redis has read as what package direct reads.
+func answerOf(v any) direct.Answer {
+	switch v := v.(type) {
 	case int64:
-		r.Int = v
-		return r, nil
+		return direct.Answer{Int: v}
 	case []any:
-		r.Ints = make([]int64, len(v))
+		ints := make([]int64, len(v))
 		for i, x := range v {
 			n, ok := x.(int64)
 			if !ok {
-				r.Ints, r.Any = nil, v
-				return r, nil
+				return direct.Answer{Any: v, Other: true}
 			}
-			r.Ints[i] = n
+			ints[i] = n
 		}
-		return r, nil
+		return direct.Answer{Ints: ints}
 	}
-	return r, Unexpected(s, cmd.Val())
+	return direct.Answer{Any: v, Other: true}
 }
 
 // reload makes a ClusterClient look at its cluster again after an error that may
@@ -272,6 +289,12 @@ func (e *Engine) timed() {
 			e.usual = reading(rdb, attempt)
 		}
 		e.brief, e.direct = reading(rdb, returnBound), reading(rdb, answerWithin)
+		if !e.cfg.NoDirect {
+			e.own, e.reads = direct.New(rdb), attempt
+			if read > 0 {
+				e.reads = min(read, attempt)
+			}
+		}
 		return
 	case *redis.ClusterClient:
 		read = rdb.Options().ReadTimeout

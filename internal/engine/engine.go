@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/latchkey-go/latchkey/internal/direct"
 	"github.com/latchkey-go/latchkey/internal/wait"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 	"github.com/latchkey-go/latchkey/lua"
@@ -30,6 +31,7 @@ type Config struct {
 	HandOver        time.Duration // the slice in which a lock is handed on; 0: it is not
 	Open            bool          // a lock that is given back is free for whoever asks first
 	Single          bool          // commands share no pipelines
+	NoDirect        bool          // all commands go by go-redis
 	Hooked          bool          // commands go through no copy of the connection, which has no hooks
 	Acks            Acks          // what a grant must wait for
 	Logger          *slog.Logger
@@ -46,8 +48,10 @@ type Engine struct {
 	usual   processor
 	brief   processor // nil where there is none; see process
 	direct  processor
-	pipe    pipe  // but in a cluster
-	nodes   nodes // in a cluster
+	own     *direct.Pool  // nil for none; see straight
+	reads   time.Duration // for which an answer is read at most
+	pipe    pipe          // but in a cluster
+	nodes   nodes         // in a cluster
 	cfg     Config
 	cluster bool
 	ring    bool
@@ -59,6 +63,7 @@ type Engine struct {
 	now      watchdog.Clock
 	server   *serverClock
 	notifier *pubsub.Notifier
+	listener *redis.Client // of the notifier; nil where it has rdb
 	watchdog *watchdog.Watchdog
 	lines    *wait.Lines
 	entries  entries
@@ -114,7 +119,13 @@ func New(rdb redis.UniversalClient, cfg Config) *Engine {
 	e.leases.init()
 	e.gate.init()
 	e.watchdog = watchdog.New(e.now, e.renew, e.lanes())
-	e.notifier = pubsub.New(rdb, pubsub.Config{
+	listener := rdb
+	if c, ok := rdb.(*redis.Client); ok && !cfg.NoDirect && !cfg.Hooked {
+		if e.listener = direct.Subscriber(c); e.listener != nil {
+			listener = e.listener
+		}
+	}
+	e.notifier = pubsub.New(listener, pubsub.Config{
 		Mode:          cfg.PubSub,
 		OnDenied:      e.channelDenied,
 		OnResubscribe: e.resubscribed,
@@ -225,5 +236,12 @@ func (e *Engine) Close() error {
 	err := errors.Join(e.releaseAll(ctx), e.leases.releaseAll(ctx))
 	e.chores.hurry(e)
 	e.gate.drain(until)
-	return errors.Join(err, e.chores.failed(e), e.notifier.Close())
+	err = errors.Join(err, e.chores.failed(e), e.notifier.Close())
+	if e.own != nil {
+		e.own.Close()
+	}
+	if e.listener != nil {
+		err = errors.Join(err, e.listener.Close())
+	}
+	return err
 }

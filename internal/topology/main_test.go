@@ -12,6 +12,7 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/fairlock"
+	"github.com/latchkey-go/latchkey/internal/direct"
 	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/permitsemaphore"
@@ -21,6 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	direct.Eager = redistest.Eager()
 	goleak.VerifyTestMain(m, redistest.LeakOptions()...)
 }
 

@@ -1,0 +1,47 @@
+package seeded
+
+// directBugs are those of the connections of the library's own.
+var directBugs = []Bug{
+	{
+		Name: "direct/late-answer", What: "a connection whose answer has not come is used again, and the next one takes that answer",
+		File: "internal/direct/conn.go",
+		Old:  "	if err != nil && timedOut(err) {\n		c.broken = true\n	}", New: "",
+		Package: "internal/direct", Run: "^TestNoAnswerSoon$",
+	},
+	{
+		Name: "direct/answer-behind", What: "what a server says behind an answer is the next one's answer, or nobody's",
+		File: "internal/direct/conn.go",
+		Old:  "case rest > 0:", New: "case false:",
+		Package: "internal/direct", Run: "^TestAnswers$",
+	},
+	{
+		Name: "direct/replica-for-ever", What: "a connection to a primary that was demoted is kept (go-redis closes it)",
+		File: "internal/direct/conn.go",
+		Old:  "c.broken = true // the next connection may", New: "// the next connection may",
+		Package: "internal/direct", Run: "^TestAnswers$",
+	},
+	{
+		Name: "direct/closed-meanwhile", What: "a connection that the server has closed fails the next command",
+		File: "internal/direct/conn.go",
+		Old:  "	return alive(sys)", New: "	return sys != nil",
+		Package: "internal/direct", Run: "^TestPoolLooksAtWhatItHas$",
+	},
+	{
+		Name: "direct/context-waits-for-the-socket", What: "who sends much waits for a silent server for as long as it is read from",
+		File: "internal/engine/straight.go",
+		Old:  "	answered, err := e.await(ctx, done, closed)", New: "	_ = closed\n	answered, err := e.await(context.WithoutCancel(ctx), done, nil)",
+		Package: "rlock", Run: "^TestFaultDirect$|^TestFaultCloseAtSilentServer$",
+	},
+	{
+		Name: "direct/left-open", What: "Close leaves connections open",
+		File: "internal/engine/engine.go",
+		Old:  "		e.own.Close()", New: "		_ = e.own",
+		Package: "rlock", Run: "^TestDirectConnections$",
+	},
+	{
+		Name: "direct/no-deadline", What: "who sends at a silent server waits as long as the one before him might have",
+		File: "internal/direct/conn.go",
+		Old:  "left < Soon/2 || left > Soon", New: "left < Soon/2",
+		Package: "internal/direct", Run: "^TestNoAnswerSoon$",
+	},
+}

@@ -1,0 +1,160 @@
+package direct
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	// Soon is how long Do waits for an answer at most, and half of it what it waits
+	// at least: an answer takes far less, and whoever cancels is told within 100 ms.
+	Soon = 50 * time.Millisecond
+	// kept is how large a buffer may be that is kept.
+	kept = 16 << 10
+)
+
+// ErrPending is what Do returns when the answer has not come yet.
+var ErrPending = errors.New("no answer yet")
+
+// ErrArgument is what Do returns when it has sent nothing, since it cannot send an
+// argument of that kind.
+var ErrArgument = errors.New("an argument that cannot be sent")
+
+// errAnswer is what a server says that does not speak Redis's protocol, or speaks out
+// of turn.
+var errAnswer = errors.New("the answer is not one of Redis")
+
+// A Conn is a connection that one caller at a time has for one command.
+type Conn struct {
+	net  net.Conn
+	shut func() // closes it, and what made it
+	pool *Pool
+
+	born   time.Time
+	used   time.Time // when it was put back
+	until  time.Time // the deadline that is set; zero: unknown
+	out    []byte    // the command
+	in     []byte    // what has been read of the answer
+	broken bool
+}
+
+// Do sends a command and reads its answer. An error of Redis's is a redis.Error. With
+// ErrPending the answer has not come yet, and the caller has somebody Finish. After
+// any other error but those two the connection is of no use.
+func (c *Conn) Do(args []any) (Answer, error) {
+	out, ok := encode(c.out[:0], args)
+	c.out = out
+	if !ok {
+		return Answer{}, ErrArgument
+	}
+	now := time.Now()
+	if left := c.until.Sub(now); left < Soon/2 || left > Soon {
+		// One deadline serves the commands of a while: to set it is not free.
+		c.until = now.Add(Soon)
+		if err := c.net.SetDeadline(c.until); err != nil {
+			return Answer{}, c.fail(err)
+		}
+	}
+	if _, err := c.net.Write(c.out); err != nil {
+		return Answer{}, c.fail(err)
+	}
+	a, err := c.read()
+	if err != nil && timedOut(err) {
+		err = ErrPending
+	}
+	return a, err
+}
+
+// Finish goes on reading an answer, until that time at most.
+func (c *Conn) Finish(until time.Time) (Answer, error) {
+	c.until = until
+	if err := c.net.SetDeadline(until); err != nil {
+		return Answer{}, c.fail(err)
+	}
+	a, err := c.read()
+	if err != nil && timedOut(err) {
+		c.broken = true
+	}
+	return a, err
+}
+
+// timedOut reports whether a deadline was over.
+func timedOut(err error) bool {
+	var n net.Error
+	return errors.As(err, &n) && n.Timeout()
+}
+
+// read reads what there is of an answer until it is whole.
+func (c *Conn) read() (Answer, error) {
+	for {
+		if bytes.HasSuffix(c.in, lineEnd) { // else it is not whole, or none
+			a, n, err := parse(c.in)
+			if !errors.Is(err, errMore) {
+				return c.answer(a, n, err)
+			}
+		}
+		if len(c.in) == cap(c.in) {
+			c.in = slices.Grow(c.in, max(512, len(c.in)))
+		}
+		n, err := c.net.Read(c.in[len(c.in):cap(c.in)])
+		c.in = c.in[:len(c.in)+n]
+		switch {
+		case n > 0:
+		case err != nil && timedOut(err):
+			return Answer{}, err
+		case err != nil:
+			return Answer{}, c.fail(err)
+		}
+	}
+}
+
+// answer returns what has been read, of which an answer is n bytes long.
+func (c *Conn) answer(a Answer, n int, err error) (Answer, error) {
+	rest := len(c.in) - n
+	c.in = c.in[:0]
+	switch {
+	case n == 0:
+		return Answer{}, c.fail(err)
+	case rest > 0: // nothing more was asked for
+		return Answer{}, c.fail(fmt.Errorf("%w: there are %d bytes behind it", errAnswer, rest))
+	}
+	if err != nil && strings.HasPrefix(err.Error(), "READONLY") {
+		c.broken = true // the next connection may be one to the primary
+	}
+	return a, err
+}
+
+var lineEnd = []byte("\r\n")
+
+// fail notes that the connection is of no use any more.
+func (c *Conn) fail(err error) error {
+	c.broken = true
+	return err
+}
+
+// usable reports whether the server has not closed the connection since it was
+// used, as far as can be told.
+func (c *Conn) usable(now time.Time) bool {
+	since := now.Sub(c.used)
+	if since <= sure {
+		return true
+	}
+	sys, ok := c.net.(syscall.Conn)
+	if !ok {
+		return since <= blind
+	}
+	if since > idle || c.net.SetDeadline(time.Time{}) != nil { // one that is over would be all that is seen
+		return false
+	}
+	c.until = time.Time{}
+	return alive(sys)
+}
+
+// Put gives the connection back, or closes it when it is of no use.
+func (c *Conn) Put() { c.pool.put(c) }

@@ -1,0 +1,122 @@
+//go:build linux && (amd64 || arm64) && !race
+
+package direct
+
+import (
+	"bytes"
+	"crypto/tls"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// pair returns two ends of a connection.
+func pair(t *testing.T, network, addr string) (a, b net.Conn) {
+	t.Helper()
+	l, err := net.Listen(network, addr)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	a, err = net.Dial(network, l.Addr().String())
+	require.NoError(t, err)
+	b, err = l.Accept()
+	require.NoError(t, err)
+	t.Cleanup(func() { _, _ = a.Close(), b.Close() })
+	return a, b
+}
+
+func TestQuickIsAConnection(t *testing.T) {
+	for _, network := range []string{"tcp", "unix"} {
+		t.Run(network, func(t *testing.T) {
+			addr := "127.0.0.1:0"
+			if network == "unix" {
+				addr = t.TempDir() + "/s"
+			}
+			a, b := pair(t, network, addr)
+			q := quicken(a)
+			require.IsType(t, &quick{}, q)
+
+			// Far more than the kernel takes at once, both ways at the same time.
+			data := bytes.Repeat([]byte("0123456789abcdef"), 1<<18)
+			var group sync.WaitGroup
+			for _, end := range []net.Conn{q, b} {
+				group.Go(func() {
+					n, err := end.Write(data)
+					require.NoError(t, err)
+					require.Equal(t, len(data), n)
+				})
+				group.Go(func() {
+					got := make([]byte, len(data))
+					_, err := io.ReadFull(end, got)
+					require.NoError(t, err)
+					require.True(t, bytes.Equal(data, got))
+				})
+			}
+			group.Wait()
+
+			n, err := q.Read(nil)
+			require.NoError(t, err)
+			require.Zero(t, n)
+			n, err = q.Write(nil)
+			require.NoError(t, err)
+			require.Zero(t, n)
+
+			require.NoError(t, q.SetDeadline(time.Now().Add(10*time.Millisecond)))
+			_, err = q.Read(make([]byte, 1))
+			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+			require.True(t, timedOut(err))
+			n, err = q.Write(data)
+			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+			require.Less(t, n, len(data))
+			require.NoError(t, q.SetDeadline(time.Time{}))
+
+			done := make(chan error, 1)
+			go func() {
+				_, err := q.Read(make([]byte, 1))
+				done <- err
+			}()
+			require.NoError(t, q.Close())
+			require.ErrorIs(t, <-done, net.ErrClosed)
+			_, err = q.Write([]byte("x"))
+			require.ErrorIs(t, err, net.ErrClosed)
+		})
+	}
+}
+
+func TestQuickHearsOfTheEnd(t *testing.T) {
+	a, b := pair(t, "tcp", "127.0.0.1:0")
+	q := quicken(a)
+	_, err := b.Write([]byte("last"))
+	require.NoError(t, err)
+	require.NoError(t, b.Close())
+	got, err := io.ReadAll(q)
+	require.NoError(t, err)
+	require.Equal(t, "last", string(got))
+
+	a, b = pair(t, "tcp", "127.0.0.1:0")
+	q = quicken(a)
+	require.NoError(t, b.(*net.TCPConn).SetLinger(0))
+	require.NoError(t, b.Close()) // a reset
+	_, err = q.Read(make([]byte, 1))
+	var op *net.OpError
+	require.ErrorAs(t, err, &op)
+	require.Equal(t, "read", op.Op)
+	require.ErrorContains(t, err, "connection reset by peer")
+	_, err = q.Write([]byte("x"))
+	require.ErrorAs(t, err, &op)
+	require.Equal(t, "write", op.Op)
+	require.ErrorContains(t, err, "broken pipe")
+}
+
+// Whoever has put something around a connection wants to see what goes through it.
+func TestQuickensBareSocketsOnly(t *testing.T) {
+	a, _ := pair(t, "tcp", "127.0.0.1:0")
+	around := struct{ *net.TCPConn }{a.(*net.TCPConn)}
+	require.Equal(t, around, quicken(around))
+	client := tls.Client(a, &tls.Config{})
+	require.Equal(t, client, quicken(client))
+}

@@ -1,0 +1,8 @@
+//go:build !linux || !(amd64 || arm64) || race
+
+package direct
+
+import "net"
+
+// quicken returns conn: nothing is quicker here, or the race detector is to see it.
+func quicken(conn net.Conn) net.Conn { return conn }
