@@ -478,6 +478,42 @@ func TestReleaseScriptGives(t *testing.T) {
 	})
 }
 
+// Where entries come round quickly not every release renews the list, but some do, and
+// it has an end at any time.
+func TestReleaseScriptRenewsTheList(t *testing.T) {
+	onBoth(t, func(s *scripted) {
+		own := s.listen("ch:you")
+		for range 3 {
+			s.listen("ch")
+		}
+		given, renewed := 0, 0
+		for range 400 {
+			s.flush()
+			at, err := s.rdb.Time(s.Context()).Result()
+			require.NoError(s, err)
+			s.do("ZADD", "list", at.UnixMicro(), "you 5 10000 p", at.UnixMicro()+1, "other 1 10000 p")
+			s.do("PEXPIRE", "list", 5000)
+			s.do("HSET", "lock", "me:1", 1)
+			got := freed(s.reply(2, lua.RLockRelease, []string{"lock", "list"},
+				"me:1", 0, 0, 0, "ch", "PUBLISH", 0, "me 2 20000 p", 0, 0, "", 1, 15000))
+			own()
+			if got[0] != 4 {
+				continue // it was open to all
+			}
+			given++
+			left := s.pttl("list")
+			require.Positive(s, left)
+			if left > 5000 {
+				renewed++
+			}
+			if renewed > 0 && given > renewed {
+				return
+			}
+		}
+		require.FailNow(s, "always or never", "renewed by %d of %d", renewed, given)
+	})
+}
+
 // What a client is given while it is being closed, it gives back.
 func TestGivenWhileClosing(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {

@@ -31,10 +31,10 @@ local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000 + time[2] / 1000
 local late = now - ARGV[4]
-if late > 0 or -late > tonumber(ARGV[5]) then
+if late > 0 or -late > ARGV[5] + 0 then
   return {-2, 0, now, 0}
 end
-local count, lease, fenced, label = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[6] == '1', ARGV[7]
+local count, lease, fenced, label = ARGV[2], ARGV[3] + 0, ARGV[6] == '1', ARGV[7]
 local entry = ARGV[8]
 local list, unlist = entry and KEYS[fenced and 3 or 2], ARGV[9]
 
@@ -44,7 +44,7 @@ if left ~= -2 then
   mine = call('HGET', lock, holder)
 end
 if not mine then
-  if count > 1 then
+  if count ~= '1' then
     return {-1, 0, now, 0}
   end
   if left ~= -2 then
@@ -53,7 +53,9 @@ if not mine then
       local at = time[1] * 1000000 + time[2]
       local since = redis.pcall('ZSCORE', list, entry)
       if type(since) == 'table' or not since or at - since > 5000000 then
-        redis.pcall('ZADD', list, at, entry)
+        -- As text, if that is there already: to write a number takes longer than some
+        -- commands do.
+        redis.pcall('ZADD', list, #time[2] == 6 and time[1] .. time[2] or at, entry)
       end
       redis.pcall('PEXPIRE', list, ARGV[10])
     end
@@ -67,7 +69,7 @@ end
 local token = 0
 if fenced then
   token = tonumber(call('GET', KEYS[2]) or 0)
-  if tonumber(mine) ~= count then
+  if mine ~= count then
     token = math.max(token + 1, time[1] * 1000000 + time[2])
     call('SET', KEYS[2], string.format('%.0f', token))
   end
@@ -76,7 +78,7 @@ end
 if list then
   redis.pcall('ZREM', list, entry, unlist)
 end
-call('HSET', lock, holder, ARGV[2])
+call('HSET', lock, holder, count)
 if left < lease then
   -- A lock without a lease would be held for ever, so a server that lets us
   -- write but not expire gets its key back.
