@@ -355,19 +355,19 @@ var fairBugs = []Bug{
 	{
 		Name: "fairlock/two-places", What: "a repeated request stands in the queue twice",
 		File: "lua/fairlock/acquire.lua",
-		Old:  "if added == 0 then\n    return", New: "added = 1\n  if false then\n    return",
+		Old:  "if added == 0 then\n        return", New: "added = 1\n      if false then\n        return",
 		Package: "fairlock", Run: "^TestFaultsOfAcquire$|^TestVectors$|^TestReentryAndCounts$",
 	},
 	{
 		Name: "fairlock/release-is-silent", What: "a release does not tell the next one",
 		File: "lua/fairlock/release.lua",
-		Old:  "  elseif head then\n    poke(prefix, head, whose, verb)", New: "  elseif false then\n    poke(prefix, head, whose, verb)",
+		Old:  "elseif head then\n  tell(prefix, whose or head, '0', verb)", New: "elseif false then\n  tell(prefix, whose or head, '0', verb)",
 		Package: "fairlock", Run: "^TestJavaHeadAsleep$|^TestReleaseToHeir$|^TestVectors$|^TestJavaInTheQueue$",
 	},
 	{
 		Name: "fairlock/given-to-the-dead", What: "a release gives the lock to a client that has not been heard of lately",
 		File: "lua/fairlock/release.lua",
-		Old:  "if gives and head and whose and good >= sure and give(head, good) then", New: "if gives and head and whose and give(head, 30000) then",
+		Old:  "local lease = frees and head and whose and good >= sure and good .. ''", New: "local lease = frees and head and whose and '30000'",
 		Package: "fairlock", Run: "^TestGivenToADeadClient$|^TestGivenToAnotherClient$|^TestGivenWithALeaseOfItsOwn$",
 	},
 	{

@@ -37,14 +37,13 @@
 --         whose turn it is has it; ticket: grows along the queue, 0 for one who had
 --         a place already; turn: the waiter of this client who may take the lock
 --         now, or ''
-local lock, holder, count, lease = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local notafter, ahead, wait, timeout = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local client, fresh, prefix, verb = ARGV[8], tonumber(ARGV[9]), ARGV[10], ARGV[11]
-local keep, label = tonumber(ARGV[12]), ARGV[13]
+local lock, holder, count, lease, wait = KEYS[1], ARGV[1], ARGV[2], ARGV[3] + 0, ARGV[6] + 0
+local timeout, client, label = ARGV[7] + 0, ARGV[8], ARGV[13]
 
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if now > notafter or notafter - now > ahead then
+local late = now - ARGV[4]
+if late > 0 or -late > ARGV[5] + 0 then
   return {-2, 0, now}
 end
 
@@ -55,7 +54,7 @@ if left == -2 then
 else
   mine = call('HGET', lock, holder)
 end
-if not mine and count > 1 then
+if not mine and count ~= '1' then
   return {-1, 0, now}
 end
 if not mine and not free and wait == 0 then
@@ -70,6 +69,7 @@ if head and head ~= holder then
   call('ZSCORE', scores, holder)
   call('HGET', clients, client)
   local whose, swept
+  local sweep = seldom()
   head, whose, good, swept = sweep(head, now, timeout, client)
   refused = head and head ~= holder
   if refused and whose == client then
@@ -77,59 +77,43 @@ if head and head ~= holder then
   elseif refused and (swept > 0 or not whose and wait > 0) then
     -- A Java waiter before 3.32 that looks a moment too early for the end of a
     -- dead holder's lease sleeps until it is told.
-    poke(prefix, head, whose, verb)
-  end
-end
-
--- queued puts the holder at the end of the queue, unless it has a place. It returns
--- how many stood there before, the ticket, and whether list and scores agree; or
--- what Redis has against it.
-local function queued()
-  local n = call('ZCARD', scores)
-  local score = now + math.max(math.min(left, timeout), 0) + n * timeout + wait
-  local added = try('ZADD', scores, 'NX', score, holder)
-  if type(added) == 'table' then
-    if not call('ZSCORE', scores, holder) then
-      return added
-    end
-    added = 0 -- at the memory limit, where who waits goes on waiting
-  end
-  if added == 0 then
-    return n, 0, call('LLEN', queue) == n
-  end
-  local places = try('RPUSH', queue, holder)
-  if type(places) == 'table' then
-    try('ZREM', scores, holder)
-    return places
-  end
-  if label and label ~= '' then
-    try('SET', KEYS[5], label, 'PX', score - now)
-  end
-  return n, time[1] * 1000000 + time[2], places == n + 1
-end
-
--- mend makes the scores those of the list, which is what counts.
-local function mend()
-  local seen = {}
-  for rank, member in ipairs(call('LRANGE', queue, 0, -1)) do
-    if seen[member] then
-      call('LREM', queue, -1, member)
-    elseif not call('ZSCORE', scores, member) then
-      call('ZADD', scores, now + rank * timeout, member)
-    end
-    seen[member] = true
-  end
-  for _, member in ipairs(call('ZRANGE', scores, 0, -1)) do
-    if not seen[member] then
-      call('ZREM', scores, member)
-    end
+    tell(ARGV[10], whose or head, '0', ARGV[11])
   end
 end
 
 if refused then
   local ticket = 0
   if wait > 0 then
-    local known = tonumber(string.match(call('HGET', clients, client) or '', '^%d+') or 0)
+    -- queued puts the holder at the end of the queue, unless it has a place. It returns
+    -- how many stood there before, the ticket, and whether list and scores agree; or
+    -- what Redis has against it.
+    local function queued()
+      local n = call('ZCARD', scores)
+      local ahead = left < timeout and left or timeout
+      local score = now + (ahead > 0 and ahead or 0) + n * timeout + wait
+      local added = try('ZADD', scores, 'NX', score, holder)
+      if type(added) == 'table' then
+        if not call('ZSCORE', scores, holder) then
+          return added
+        end
+        added = 0 -- at the memory limit, where who waits goes on waiting
+      end
+      if added == 0 then
+        return n, 0, call('LLEN', queue) == n
+      end
+      local places = try('RPUSH', queue, holder)
+      if type(places) == 'table' then
+        try('ZREM', scores, holder)
+        return places
+      end
+      if label and label ~= '' then
+        try('SET', KEYS[5], label, 'PX', score - now)
+      end
+      return n, time[1] * 1000000 + time[2], places == n + 1
+    end
+
+    local fresh = ARGV[9] + 0
+    local known = string.match(call('HGET', clients, client) or '', '^%d+') or 0
     local n, same
     n, ticket, same = queued()
     if same == false then
@@ -138,15 +122,29 @@ if refused then
         call('LREM', queue, -1, holder)
         call('ZREM', scores, holder)
       end
-      mend()
+      -- The scores are made those of the list, which is what counts.
+      local seen = {}
+      for rank, member in ipairs(call('LRANGE', queue, 0, -1)) do
+        if seen[member] then
+          call('LREM', queue, -1, member)
+        elseif not call('ZSCORE', scores, member) then
+          call('ZADD', scores, now + rank * timeout, member)
+        end
+        seen[member] = true
+      end
+      for _, member in ipairs(call('ZRANGE', scores, 0, -1)) do
+        if not seen[member] then
+          call('ZREM', scores, member)
+        end
+      end
       n, ticket = queued()
     end
     if type(n) == 'table' then
       return n
     end
-    if n == 0 or known < now + fresh * 2 / 3 then
+    if n == 0 or known - now < fresh * 2 / 3 then
       -- PEXPIRE is allowed at the memory limit, and once it has run HSET is too.
-      local last = (n + 3) * timeout
+      local keep, last = ARGV[12] + 0, (n + 3) * timeout
       call('PEXPIRE', queue, last + keep)
       call('PEXPIRE', scores, last + keep)
       call('HSET', clients, client, string.format('%.0f ', now + fresh) .. (ARGV[14] or ''))
@@ -157,11 +155,11 @@ if refused then
 end
 
 call('HSET', lock, holder, count)
-local ends = count == 1 and left > lease and tonumber(ARGV[15])
+local ends = count == '1' and left > lease and tonumber(ARGV[15])
 if left < lease or ends and math.abs(now + left - ends) < 10 then
   -- A lock without a lease would be held for ever, so a server that lets us
   -- write but not expire gets its key back.
-  local done = try('PEXPIRE', lock, lease)
+  local done = try('PEXPIRE', lock, ARGV[3])
   if type(done) == 'table' then
     if not mine then
       try('DEL', lock)
@@ -171,7 +169,7 @@ if left < lease or ends and math.abs(now + left - ends) < 10 then
   left = lease
 end
 if not mine and head then
-  settle(line(), wait, now + math.min(lease, timeout), timeout)
+  settle(call('LRANGE', queue, '0', '2'), wait, now + math.min(lease, timeout), timeout)
 elseif not mine and wait > 0 then
   call('DEL', scores, clients)
 end

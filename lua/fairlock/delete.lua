@@ -13,6 +13,7 @@
 local lock, prefix, verb = KEYS[1], ARGV[1], ARGV[2]
 
 local was = call('HLEN', lock) + call('LLEN', queue) + call('ZCARD', scores) > 0
+local _, _, audience = seldom()
 local all = audience()
 call('DEL', lock, queue, scores, clients)
 for _, whom in ipairs(all) do

@@ -18,8 +18,9 @@ if held then
 end
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local sweep = seldom()
 local head, whose = sweep(call('LINDEX', queue, 0), now, timeout, '')
 if head then
-  poke(prefix, head, whose, verb)
+  tell(prefix, whose or head, '0', verb)
 end
 return held and 1 or 0

@@ -51,6 +51,7 @@ if rank or n ~= call('ZCARD', scores) then
     -- By their scores they come next; in the list they may be further behind, even the
     -- last ones, and a score that is right for a place further in front is one that
     -- Java's lowering runs out.
+    local _, lower = seldom()
     lower(behind, n, wait, now + math.max(math.min(left, timeout), 0), timeout)
     removed = 1
   end
@@ -61,11 +62,12 @@ end
 
 local turn = ''
 if left == -2 then
+  local sweep = seldom()
   local head, whose = sweep(call('LINDEX', queue, 0), now, timeout, client)
   if whose == client then
     turn = head
   elseif head then
-    poke(prefix, head, whose, verb)
+    tell(prefix, whose or head, '0', verb)
   end
 end
 return {removed, now, turn}

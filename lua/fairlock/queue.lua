@@ -20,83 +20,11 @@
 local queue, scores, clients = KEYS[2], KEYS[3], KEYS[4]
 local call, try = redis.call, redis.pcall
 
--- How many scores behind a place are put right when it goes; line returns as many
--- places behind the head.
+-- How many scores behind a place are put right when it goes. The line of settle is
+-- the head and as many behind it.
 local near = 2
--- How many dead heads one run removes at most.
-local most = 1000
 
--- sweep removes dead heads, beginning with head, and puts the score of the first
--- that lives right; asking is a client that is alive for sure. It returns the head
--- or false, its client if that is one of latchkey, for how many ms it is good at
--- least, how many were removed, and the proof of that client.
-local function sweep(head, now, timeout, asking)
-  local swept = 0
-  while head do
-    local score = tonumber(call('ZSCORE', scores, head) or 0)
-    local client = string.match(head, '^(.*):%d+$')
-    local alive, proof = 0, '' -- until when; 0 for one that is not of latchkey
-    if client and client == asking then
-      alive = now + timeout
-    elseif client then
-      local till
-      till, proof = string.match(call('HGET', clients, client) or '', '^(%d+) ?(.*)$')
-      alive = tonumber(till or 0)
-    end
-    if alive > now then
-      if score < now + timeout / 2 then
-        try('ZADD', scores, now + timeout, head)
-      end
-      return head, client, alive - now, swept, proof
-    end
-    if alive == 0 and score == 0 then
-      -- Redisson would wait for ever for a head that has no score.
-      try('ZADD', scores, now + timeout, head)
-      return head, false, timeout, swept
-    end
-    if alive == 0 and score > now then
-      if score > now + 2 * timeout then
-        score = now + timeout
-        try('ZADD', scores, score, head)
-      end
-      return head, false, score - now, swept
-    end
-    if swept == most then
-      return head, false, 1, swept
-    end
-    swept = swept + 1
-    call('LPOP', queue)
-    call('ZREM', scores, head)
-    head = call('LINDEX', queue, 0)
-  end
-  return false, false, 0, swept
-end
-
--- lower takes wait off the scores of holders, which have moved up to the ranks
--- from first on, as Redisson does, and down to what is right for their rank.
-local function lower(holders, first, wait, latest, timeout)
-  for i, holder in ipairs(holders) do
-    local score = tonumber(call('ZINCRBY', scores, -wait, holder))
-    local most = latest + (first + i) * timeout
-    if score > most or score < 0 then -- below 0: it had none
-      call('ZADD', scores, most, holder)
-    end
-  end
-end
-
--- line returns the head and the next ones.
-local function line()
-  return call('LRANGE', queue, '0', '2')
-end
-
--- life returns for how many ms a client of latchkey is alive for sure, and its
--- proof; 0 for one that is not known.
-local function life(client, now)
-  local till, proof = string.match(call('HGET', clients, client) or '', '^(%d+) ?(.*)$')
-  return tonumber(till or now) - now, proof
-end
-
--- tell publishes to the head, or to its client.
+-- tell publishes to a waiter, or to its client: '0', that it is its turn, or more.
 local function tell(prefix, whom, message, verb)
   local channel = prefix .. ':' .. whom
   if verb == 'PUBLISH' or verb == 'BOTH' then
@@ -107,31 +35,93 @@ local function tell(prefix, whom, message, verb)
   end
 end
 
--- audience returns whom to tell when all who wait are to look again: a client of
--- latchkey once. Its loop is as long as the queue.
-local function audience()
-  local whom, known, listed = {}, {}, {}
-  for _, place in ipairs(call('LRANGE', queue, 0, -1)) do
-    local client = string.match(place, '^(.*):%d+$')
-    if client and known[client] == nil then
-      known[client] = call('HEXISTS', clients, client) == 1
+-- seldom returns what most runs do without: sweep, lower and audience, as below. To make
+-- a function takes about as long as a small command, in each run that comes across it.
+local function seldom()
+  -- How many dead heads one run removes at most.
+  local most = 1000
+
+  -- sweep removes dead heads, beginning with head, and puts the score of the first
+  -- that lives right; asking is a client that is alive for sure. It returns the head
+  -- or false, its client if that is one of latchkey, for how many ms it is good at
+  -- least, how many were removed, and the proof of that client.
+  local function sweep(head, now, timeout, asking)
+    local swept = 0
+    while head do
+      local score = tonumber(call('ZSCORE', scores, head) or 0)
+      local client = string.match(head, '^(.*):%d+$')
+      local alive, proof = 0, '' -- until when; 0 for one that is not of latchkey
+      if client and client == asking then
+        alive = now + timeout
+      elseif client then
+        local till
+        till, proof = string.match(call('HGET', clients, client) or '', '^(%d+) ?(.*)$')
+        alive = tonumber(till or 0)
+      end
+      if alive > now then
+        if score < now + timeout / 2 then
+          try('ZADD', scores, now + timeout, head)
+        end
+        return head, client, alive - now, swept, proof
+      end
+      if alive == 0 and score == 0 then
+        -- Redisson would wait for ever for a head that has no score.
+        try('ZADD', scores, now + timeout, head)
+        return head, false, timeout, swept
+      end
+      if alive == 0 and score > now then
+        if score > now + 2 * timeout then
+          score = now + timeout
+          try('ZADD', scores, score, head)
+        end
+        return head, false, score - now, swept
+      end
+      if swept == most then
+        return head, false, 1, swept
+      end
+      swept = swept + 1
+      call('LPOP', queue)
+      call('ZREM', scores, head)
+      head = call('LINDEX', queue, 0)
     end
-    local one = client and known[client] and client or place
-    if not listed[one] then
-      listed[one] = true
-      whom[#whom + 1] = one
+    return false, false, 0, swept
+  end
+
+  -- lower takes wait off the scores of holders, which have moved up to the ranks
+  -- from first on, as Redisson does, and down to what is right for their rank.
+  local function lower(holders, first, wait, latest, timeout)
+    for i, holder in ipairs(holders) do
+      local score = tonumber(call('ZINCRBY', scores, -wait, holder))
+      local most = latest + (first + i) * timeout
+      if score > most or score < 0 then -- below 0: it had none
+        call('ZADD', scores, most, holder)
+      end
     end
   end
-  return whom
-end
 
--- poke tells the head that it is its turn.
-local function poke(prefix, head, client, verb)
-  tell(prefix, client or head, '0', verb)
+  -- audience returns whom to tell when all who wait are to look again: a client of
+  -- latchkey once. Its loop is as long as the queue.
+  local function audience()
+    local whom, known, listed = {}, {}, {}
+    for _, place in ipairs(call('LRANGE', queue, 0, -1)) do
+      local client = string.match(place, '^(.*):%d+$')
+      if client and known[client] == nil then
+        known[client] = call('HEXISTS', clients, client) == 1
+      end
+      local one = client and known[client] and client or place
+      if not listed[one] then
+        listed[one] = true
+        whom[#whom + 1] = one
+      end
+    end
+    return whom
+  end
+
+  return sweep, lower, audience
 end
 
 -- settle takes the head, which has got the lock, out of the queue. line is the
--- head and the next ones. Their scores are put right: lower by wait, the one for
+-- head and the next ones: LRANGE 0 2. Their scores are put right: lower by wait, the one for
 -- which the head had queued; without it no higher than what is right for their
 -- rank, with one command, for a lock that goes from hand to hand.
 local function settle(line, wait, latest, timeout)
@@ -141,6 +131,7 @@ local function settle(line, wait, latest, timeout)
   if not second then
     call('DEL', scores, clients)
   elseif wait then
+    local _, lower = seldom()
     lower({second, third}, 0, wait, latest, timeout)
   elseif third then
     try('ZADD', scores, 'LT', latest + timeout, second, latest + 2 * timeout, third)

@@ -36,28 +36,83 @@
 --         {-1, 0, server ms, turn}    the holder does not hold the lock; turn may be ''
 --         {-2, 0, server ms}          too late; nothing was changed
 --         the server ms are 0 when they were not needed
-local lock, holder, count, notafter = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local ahead, timeout, client, prefix = ARGV[4], tonumber(ARGV[5]), ARGV[6], ARGV[7]
-local verb, linger, heir = ARGV[8], tonumber(ARGV[9] or 0), ARGV[10]
+local lock, holder, prefix, verb, linger, heir = KEYS[1], ARGV[1], ARGV[7], ARGV[8], ARGV[9] or '0', ARGV[10]
 
 -- A client of latchkey that has said lately that it is alive need not ask: the
 -- lock is given to its waiter, for as long as the client is alive for sure.
 local sure = 3000
 
-local now = 0
-local function clock()
-  local time = call('TIME')
+local now, time = 0, nil
+if ARGV[3] ~= '0' then
+  time = call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
-end
-if notafter > 0 then
-  clock()
-  if now > notafter or notafter - now > tonumber(ahead) then
+  local late = now - ARGV[3]
+  if late > 0 or -late > ARGV[4] + 0 then
     return {-2, 0, now}
   end
 end
 
--- give gives the free lock to a waiter; false when the server does not let it: while
--- the slot is on the move, what has been deleted cannot be made again here.
+-- Whether this run frees the lock; if not it was free already.
+local frees = true
+if ARGV[2] == '0' and linger == '0' then
+  -- The last field of a hash takes the key with it.
+  if call('HDEL', lock, holder) == 0 then
+    frees = false
+  elseif KEYS[5] then
+    try('DEL', KEYS[5])
+  end
+else
+  local count = tonumber(ARGV[2])
+  local held = tonumber(call('HGET', lock, holder) or 0)
+  if held > 0 and held <= count then
+    return {2, held, now}
+  end
+  if held > 0 then
+    -- PEXPIRE is allowed at the memory limit, and once it has run HSET is too.
+    local left = linger + 0
+    if count > 0 then
+      left = call('PTTL', lock)
+    end
+    if left > 0 then
+      call('PEXPIRE', lock, left)
+    end
+    if count > 0 then
+      call('HSET', lock, holder, count)
+    else
+      local _, _, audience = seldom()
+      local all = audience()
+      call('HSET', lock, heir, 1)
+      call('HDEL', lock, holder)
+      -- Who waits has been told of a longer lease, and looks again: all of them, for nobody
+      -- says so when the lock is free, and the one whose turn is next may give up before.
+      for _, whom in ipairs(all) do
+        tell(prefix, whom, '0', verb)
+      end
+    end
+    return {1, count, now}
+  end
+  frees = false
+end
+if not frees and call('EXISTS', lock) == 1 then
+  return {-1, 0, now, ''}
+end
+
+-- The lock is free.
+local freed = frees and 1 or -1
+local places = call('LRANGE', queue, '0', '2')
+local head = places[1]
+if not head then
+  return frees and 1 or {-1, 0, now, ''}
+end
+if not time then
+  time = call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local timeout = ARGV[5] + 0
+
+-- give gives the free lock to a waiter, and takes him out of the queue; false when the
+-- server does not let it: while the slot is on the move, what has been deleted cannot
+-- be made again here. The lease is text.
 local function give(to, lease)
   if type(try('HSET', KEYS[1], to, '1')) == 'table' then
     return false
@@ -67,103 +122,45 @@ local function give(to, lease)
     try('DEL', KEYS[1])
     return false
   end
+  settle(places, false, now + math.min(lease + 0, timeout), timeout)
   return true
 end
 
--- wake returns the head of places if it is ours: then the answer tells it. Any
--- other one it tells that the lock is free, or, if it may be given, that it has it.
--- The lock is free.
-local function wake(places, gives)
-  local head = places[1]
-  if not head then
-    return ''
-  end
-  if now == 0 then
-    clock()
-  end
-  local whose, number = string.match(head, '^(.*):(%d+)$')
-  local good, proof, swept = 0, '', 0
-  if whose and whose ~= client then
-    good, proof = life(whose, now)
-  end
-  if good < sure then
-    head, whose, good, swept, proof = sweep(head, now, timeout, client)
-  end
-  if whose == client then
-    return head
-  end
+if frees and head == heir then
+  return {give(heir, ARGV[11]) and 3 or 1, 0, now, heir}
+end
+
+-- The head is told in the answer if it is of this client. Any other one is told that the
+-- lock is free, or, if it may be given, that it has it.
+local client = ARGV[6]
+local whose, number = string.match(head, '^(.*):(%d+)$')
+local good, proof = 0, ''
+if whose and whose ~= client then
+  -- For how many ms it is alive for sure; 0 for one that is not known.
+  local till
+  till, proof = string.match(call('HGET', clients, whose) or '', '^(%d+) ?(.*)$')
+  good = (till or now) - now
+end
+if good < sure then
+  local swept
+  local sweep = seldom()
+  head, whose, good, swept, proof = sweep(head, now, timeout, client)
   if swept > 0 then
-    places = line()
+    places = call('LRANGE', queue, '0', '2')
     number = head and string.match(head, ':(%d+)$')
   end
-  if gives and head and whose and good >= sure and give(head, good) then
-    settle(places, false, now + math.min(good, timeout), timeout)
-    local gift = number .. string.format(' %.0f %.0f ', good, now)
-    tell(prefix, whose, '+' .. gift .. redis.sha1hex(lock .. ' ' .. gift .. proof), verb)
-  elseif head then
-    poke(prefix, head, whose, verb)
-  end
-  return ''
 end
-
-if count == 0 and linger == 0 then
-  local freed = 1
-  -- The last field of a hash takes the key with it.
-  if call('HDEL', lock, holder) == 0 then
-    if call('EXISTS', lock) == 1 then
-      return {-1, 0, now, ''}
-    end
-    freed = -1
-  elseif KEYS[5] then
-    try('DEL', KEYS[5])
-  end
-  local places = line()
-  if heir and places[1] == heir and freed == 1 then
-    if now == 0 then
-      clock()
-    end
-    if not give(heir, ARGV[11]) then
-      return {1, 0, now, heir}
-    end
-    settle(places, false, now + math.min(tonumber(ARGV[11]), timeout), timeout)
-    return {3, 0, now, heir}
-  end
-  local turn = wake(places, freed == 1)
-  if turn == '' and freed == 1 then
-    return 1
-  end
-  return {freed, 0, now, turn}
+if whose == client then
+  return {freed, 0, now, head}
 end
-
-local held = tonumber(call('HGET', lock, holder) or 0)
-if held == 0 then
-  local turn = ''
-  if call('EXISTS', lock) == 0 then
-    turn = wake(line(), false)
-  end
-  return {-1, 0, now, turn}
+local lease = frees and head and whose and good >= sure and good .. ''
+if lease and give(head, lease) then
+  -- The server ms as text, if that is there already: to write a number takes longer
+  -- than some commands do.
+  local ms = #time[2] == 6 and time[1] .. string.sub(time[2], 1, 3) or now
+  local gift = number .. ' ' .. lease .. ' ' .. ms .. ' '
+  tell(prefix, whose, '+' .. gift .. redis.sha1hex(lock .. ' ' .. gift .. proof), verb)
+elseif head then
+  tell(prefix, whose or head, '0', verb)
 end
-if held <= count then
-  return {2, held, now}
-end
--- PEXPIRE is allowed at the memory limit, and once it has run HSET is too.
-local left = linger
-if count > 0 then
-  left = call('PTTL', lock)
-end
-if left > 0 then
-  call('PEXPIRE', lock, left)
-end
-if count > 0 then
-  call('HSET', lock, holder, count)
-else
-  local all = audience()
-  call('HSET', lock, ARGV[10], 1)
-  call('HDEL', lock, holder)
-  -- Who waits has been told of a longer lease, and looks again: all of them, for nobody
-  -- says so when the lock is free, and the one whose turn is next may give up before.
-  for _, whom in ipairs(all) do
-    tell(prefix, whom, '0', verb)
-  end
-end
-return {1, count, now}
+return frees and 1 or {-1, 0, now, ''}
