@@ -35,6 +35,7 @@ type line struct {
 	nudged     bool      // the head asks once more before it sleeps; see Nudge
 	asked      uint64    // of them had when the last question that was refused was asked
 	hints      Hints     // opened by the first head that has to sleep; nil before
+	doze       doze      // the head sleeps on; see doze.go
 }
 
 // A Place is one caller's place in a line. Its zero value is of one who stands in
@@ -148,6 +149,10 @@ func (ls *Lines) End() {
 	defer ls.mu.Unlock()
 	ls.ended = true
 	for _, l := range ls.lines {
+		if l.doze.on {
+			l.doze.on = false
+			l.head.tell(turn{ended: true})
+		}
 		for p := l.head.next; p != nil; p = p.next {
 			if p.follows {
 				p.tell(turn{ended: true})
@@ -204,6 +209,9 @@ func (ls *Lines) leave(p *Place, t turn) bool {
 func (ls *Lines) remove(p *Place, t turn) (unused Hints) {
 	l := p.line
 	wasHead := l.head == p
+	if wasHead {
+		l.doze.on = false
+	}
 	l.takeOut(p)
 	switch {
 	case l.head == nil:
@@ -220,7 +228,9 @@ func (ls *Lines) remove(p *Place, t turn) (unused Hints) {
 			t = turn{ended: true}
 		}
 		l.head.asks = !t.asleep
-		l.head.tell(t)
+		if !ls.sleepsOn(l, t) {
+			l.head.tell(t)
+		}
 	}
 	return nil
 }
@@ -283,6 +293,7 @@ func (ls *Lines) Nudge(key string) bool {
 	case l.head.asks:
 		l.nudged = true
 	default:
+		l.doze.on = false
 		l.head.tell(turn{})
 	}
 	return true
@@ -332,7 +343,12 @@ func (ls *Lines) hasPledge(p *Place) bool {
 
 func (p *Place) drop() { p.pledged = false }
 
-func (p *Place) doubt() { p.tell(turn{}) }
+func (p *Place) doubt() {
+	if l := p.line; l.head == p {
+		l.doze.on = false
+	}
+	p.tell(turn{})
+}
 
 // keep has p leave its line; the next one need not ask before after is over.
 func (p *Place) keep(ls *Lines, after time.Duration, know func()) bool {
