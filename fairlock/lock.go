@@ -55,7 +55,7 @@ func (l *Lock) Name() string { return l.spec.Name }
 // [latchkey.WithHolder]) takes it once more without waiting. That never shortens
 // the lease it has. If what it has was lost, the error is ErrLeaseLost.
 func (l *Lock) Lock(ctx context.Context, opts ...latchkey.LockOption) (*latchkey.Hold, error) {
-	return l.acquire(ctx, "lock", false, opts)
+	return l.acquire(ctx, engine.Lock, opts)
 }
 
 // TryLock takes l if it is free and nobody waits for it; with the option Wait it
@@ -63,11 +63,11 @@ func (l *Lock) Lock(ctx context.Context, opts ...latchkey.LockOption) (*latchkey
 // ErrNotAcquired. Without Wait one attempt is one command, and one more for each
 // answer that is lost on the way.
 func (l *Lock) TryLock(ctx context.Context, opts ...latchkey.LockOption) (*latchkey.Hold, error) {
-	return l.acquire(ctx, "trylock", true, opts)
+	return l.acquire(ctx, engine.TryLock, opts)
 }
 
-func (l *Lock) acquire(ctx context.Context, op string, try bool, opts []latchkey.LockOption) (*latchkey.Hold, error) {
-	got, err := l.engine.Acquire(ctx, op, l.spec, engine.NewLockConfig(opts), try)
+func (l *Lock) acquire(ctx context.Context, op *engine.Op, opts []latchkey.LockOption) (*latchkey.Hold, error) {
+	got, err := l.spec.Acquire(ctx, op, engine.NewLockConfig(opts))
 	if err != nil {
 		return nil, err
 	}

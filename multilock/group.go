@@ -61,18 +61,18 @@ func (g *Group) Name() string { return g.spec.Name }
 // other values of the group that meet those it has; a Hold's Context speaks for
 // its own values only.
 func (g *Group) Lock(ctx context.Context, opts ...latchkey.LockOption) (*latchkey.Hold, error) {
-	return g.acquire(ctx, "lock", false, opts)
+	return g.acquire(ctx, engine.Lock, opts)
 }
 
 // TryLock takes all values of g if they are free now, or, with the option Wait,
 // within that time. If they are not, the error is ErrNotAcquired. One attempt is
 // one command, and one more for each answer that is lost on the way.
 func (g *Group) TryLock(ctx context.Context, opts ...latchkey.LockOption) (*latchkey.Hold, error) {
-	return g.acquire(ctx, "trylock", true, opts)
+	return g.acquire(ctx, engine.TryLock, opts)
 }
 
-func (g *Group) acquire(ctx context.Context, op string, try bool, opts []latchkey.LockOption) (*latchkey.Hold, error) {
-	got, err := g.engine.Acquire(ctx, op, g.spec, engine.NewLockConfig(opts), try)
+func (g *Group) acquire(ctx context.Context, op *engine.Op, opts []latchkey.LockOption) (*latchkey.Hold, error) {
+	got, err := g.spec.Acquire(ctx, op, engine.NewLockConfig(opts))
 	if err != nil {
 		return nil, err
 	}

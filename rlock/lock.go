@@ -54,14 +54,14 @@ func (l *Lock) Name() string { return l.spec.Name }
 // [latchkey.WithHolder]) takes it once more without waiting. That never shortens
 // the lease it has. If what it has was lost, the error is ErrLeaseLost.
 func (l *Lock) Lock(ctx context.Context, opts ...latchkey.LockOption) (*latchkey.Hold, error) {
-	return hold(l.engine.Acquire(ctx, "lock", l.spec, engine.NewLockConfig(opts), false))
+	return hold(l.spec.Acquire(ctx, engine.Lock, engine.NewLockConfig(opts)))
 }
 
 // TryLock takes l if it is free now, or, with the option Wait, within that time.
 // If it is not, the error is ErrNotAcquired. One attempt is one command, and one
 // more for each answer that is lost on the way.
 func (l *Lock) TryLock(ctx context.Context, opts ...latchkey.LockOption) (*latchkey.Hold, error) {
-	return hold(l.engine.Acquire(ctx, "trylock", l.spec, engine.NewLockConfig(opts), true))
+	return hold(l.spec.Acquire(ctx, engine.TryLock, engine.NewLockConfig(opts)))
 }
 
 // hold makes what a caller is given of what the engine has acquired.

@@ -39,7 +39,10 @@ func New(c *latchkey.Client, name string, opts ...Option) *RWLock {
 }
 
 func newLock(e *engine.Engine, spec *engine.Spec, s *scripts) *Lock {
-	return &Lock{lockSeam: engine.NewLockSeam(e, spec), engine: e, spec: spec, scripts: s}
+	l := &Lock{lockSeam: engine.NewLockSeam(e, spec), engine: e, spec: spec, scripts: s}
+	l.lock = engine.Op{Name: l.op(engine.Lock.Name)}
+	l.try = engine.Op{Name: l.op(engine.TryLock.Name), Try: true}
+	return l
 }
 
 // Name returns the name of the lock.
@@ -64,19 +67,18 @@ func (rw *RWLock) WriteLock() *Lock { return rw.write }
 // away, and somebody else has the lock. If it is one of w's Unlock, see there; the
 // read lock is not held then.
 func (rw *RWLock) Downgrade(ctx context.Context, w *latchkey.Hold, opts ...latchkey.LockOption) (*latchkey.Hold, error) {
-	const op = "downgrade"
 	e, s := rw.read.engine, rw.read.spec
 	if w == nil {
-		return nil, e.Wrap(op, s, engine.ErrNotHeld)
+		return nil, e.Wrap(downgrade.Name, s, engine.ErrNotHeld)
 	}
 	held, ok := engine.HeldOf(w).(*engine.Hold)
 	if !ok || !held.IsOf(rw.write.spec) {
-		return nil, e.Wrap(op, s, errNotWriter)
+		return nil, e.Wrap(downgrade.Name, s, errNotWriter)
 	}
-	if err := held.NotHeld(op); err != nil {
+	if err := held.NotHeld(downgrade.Name); err != nil {
 		return nil, err
 	}
-	r, err := rw.read.acquire(engine.WithHold(ctx, held), op, true, opts)
+	r, err := rw.read.acquire(engine.WithHold(ctx, held), downgrade, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -87,15 +89,18 @@ func (rw *RWLock) Downgrade(ctx context.Context, w *latchkey.Hold, opts ...latch
 	return r, nil
 }
 
+var downgrade = &engine.Op{Name: "downgrade", Try: true}
+
 var errNotWriter = errors.New("the Hold is not one of this lock's write half")
 
 // A Lock is one half of an RWLock: a reentrant lock, with holders, hold counts
 // and leases of its own. Goroutines may share it.
 type Lock struct {
 	lockSeam
-	engine  *engine.Engine
-	spec    *engine.Spec
-	scripts *scripts
+	engine    *engine.Engine
+	spec      *engine.Spec
+	scripts   *scripts
+	lock, try engine.Op
 }
 
 var _ latchkey.Locker = (*Lock)(nil)
@@ -118,7 +123,7 @@ func (l *Lock) Name() string { return l.spec.Name }
 // lock that does not have the write lock never gets it, because it would wait
 // for itself: the error is ErrUpgrade.
 func (l *Lock) Lock(ctx context.Context, opts ...latchkey.LockOption) (*latchkey.Hold, error) {
-	return l.acquire(ctx, l.op("lock"), false, opts)
+	return l.acquire(ctx, &l.lock, opts)
 }
 
 // TryLock takes l if it can be had now, or, with the option Wait, within that
@@ -126,11 +131,11 @@ func (l *Lock) Lock(ctx context.Context, opts ...latchkey.LockOption) (*latchkey
 // and one more for each answer that is lost on the way. A reader is also refused
 // while it has to stand back for a writer; see [WriterPreference].
 func (l *Lock) TryLock(ctx context.Context, opts ...latchkey.LockOption) (*latchkey.Hold, error) {
-	return l.acquire(ctx, l.op("trylock"), true, opts)
+	return l.acquire(ctx, &l.try, opts)
 }
 
-func (l *Lock) acquire(ctx context.Context, op string, try bool, opts []latchkey.LockOption) (*latchkey.Hold, error) {
-	got, err := l.engine.Acquire(ctx, op, l.spec, engine.NewLockConfig(opts), try)
+func (l *Lock) acquire(ctx context.Context, op *engine.Op, opts []latchkey.LockOption) (*latchkey.Hold, error) {
+	got, err := l.spec.Acquire(ctx, op, engine.NewLockConfig(opts))
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,9 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
+// buffer is the size of go-redis's buffers.
+const buffer = 4 << 10
+
 // options returns how rdb makes its connections, for a client like it; ok is false
 // where go-redis has to see to each connection itself: it changes the password of those
 // that it has, closes them when another server is the primary, or lets somebody else
@@ -28,6 +31,8 @@ func options(rdb *redis.Client) (o redis.Options, ok bool) {
 		o.MaxRetries = -1
 	}
 	o.MinIdleConns, o.ClientSideCache, o.ClientSideCacheConfig = 0, nil, nil
+	// What is read by go-redis is short: answers of a handshake, and wake-ups.
+	o.ReadBufferSize, o.WriteBufferSize = buffer, buffer
 	// These belong to the connections of rdb.
 	o.PushNotificationProcessor = nil
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}

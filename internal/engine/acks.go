@@ -194,10 +194,10 @@ func (e *Engine) ackPipe(ctx context.Context, cmd redis.Cmder) (redis.Pipeliner,
 // entry's ops.
 func (c *claim) unreplicated(base int, short error) error {
 	ent := c.entry
-	v, err := c.engine.returnOnce(&cleanup{Context: c.engine.gate.late}, ent, c.spec,
+	v, err := c.spec.engine.returnOnce(&cleanup{Context: c.spec.engine.gate.late}, ent, c.spec,
 		&Return{Holder: c.req.Holder, Count: base, Label: c.cfg.Label}, time.Now())
 	if err == nil && v != Late {
-		c.engine.tookBackOne(c.spec)
+		c.spec.engine.tookBackOne(c.spec)
 		return short
 	}
 	if Sort(err) == Maybe {
@@ -209,10 +209,10 @@ func (c *claim) unreplicated(base int, short error) error {
 
 // unreplicated gives back a grant that too few replicas have.
 func (d *demand) unreplicated(short error) (wait.Answer, error) {
-	once, cancel := context.WithTimeout(d.engine.gate.late, returnBound)
+	once, cancel := context.WithTimeout(d.spec.engine.gate.late, returnBound)
 	defer cancel()
 	if v, err := d.want.Undo(&cleanup{Context: once}); err == nil && v == Granted {
-		d.engine.tookBackOne(d.spec)
+		d.spec.engine.tookBackOne(d.spec)
 	} else {
 		d.doubt(0)
 	}

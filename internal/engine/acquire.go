@@ -29,78 +29,95 @@ const (
 
 func (e *Engine) deadline(d time.Duration) Deadline { return e.server.deadline(time.Now(), d) }
 
-// Acquire takes the lock s for the holder in ctx, or for a fresh one. try makes
-// it one attempt, unless cfg says how long to wait. It returns a Hold, or an
-// error and nothing held: what a failed attempt may have left in Redis is
-// undone in the background, or ends with its lease.
+// An Op is a way of acquiring.
+type Op struct {
+	Name string // for errors
+	Try  bool   // it is one attempt, unless the LockConfig says how long to wait
+}
+
+// What most locks have.
+var (
+	Lock    = &Op{Name: "lock"}
+	TryLock = &Op{Name: "trylock", Try: true}
+)
+
+// Acquire takes the lock s for the holder in ctx, or for a fresh one. It returns a
+// Hold, or an error and nothing held: what a failed attempt may have left in Redis
+// is undone in the background, or ends with its lease.
 //
 // Who waits behind others of its client does so in this function, whose frame is
 // small, and has been in no other but small ones: its stack stays the smallest
-// there is.
-func (e *Engine) Acquire(ctx context.Context, op string, s *Spec, cfg *LockConfig, try bool) (*Hold, error) {
-	if err := e.admit(ctx, op, s, cfg); err != nil {
+// there is. A few words more, and what the runtime does while a goroutine falls
+// asleep makes it grow.
+func (s *Spec) Acquire(ctx context.Context, op *Op, cfg *LockConfig) (*Hold, error) {
+	if err := s.admit(ctx, op, cfg); err != nil {
 		return nil, err
 	}
-	bounded := try || cfg.Waits
-	if e.lines.Waiting() > 0 {
-		if c := e.follow(ctx, s, cfg, bounded); c != nil {
-			c.place.Await(ctx.Done(), c.overC())
-			return c.run(op, new(wait.Policy))
+	if s.engine.lines.Waiting() > 0 {
+		if c := s.follower(ctx, op, cfg); c != nil && c.follow() {
+			c.place.Sleep()
+			return c.run(op, c.place.Await(ctx.Done(), c.overC()))
 		}
 	}
-	c, p := e.newClaim(ctx, s, cfg, bounded)
+	c, p := s.newClaim(ctx, op, cfg)
 	return c.run(op, p)
 }
 
 // admit lets a call through the gate, if what it asks for makes sense.
-func (e *Engine) admit(ctx context.Context, op string, s *Spec, cfg *LockConfig) error {
+func (s *Spec) admit(ctx context.Context, op *Op, cfg *LockConfig) error {
+	e := s.engine
 	if err := e.checkAcquire(ctx, s, cfg); err != nil {
-		return e.Wrap(op, s, err)
+		return e.Wrap(op.Name, s, err)
 	}
 	if !e.gate.enter() {
-		return e.Wrap(op, s, ErrClosed)
+		return e.Wrap(op.Name, s, ErrClosed)
 	}
 	return nil
 }
 
 // newClaim returns a claim of the holder in ctx, or of a fresh one, and room for how
 // it waits.
-func (e *Engine) newClaim(ctx context.Context, s *Spec, cfg *LockConfig, bounded bool) (*claim, *wait.Policy) {
+func (s *Spec) newClaim(ctx context.Context, op *Op, cfg *LockConfig) (*claim, *wait.Policy) {
 	all := new(struct {
 		claim  claim
 		work   work
 		policy wait.Policy
 	})
 	c := &all.claim
-	c.init(ctx, e, s, cfg)
-	c.bounded = bounded
-	c.entry, c.fresh = e.join(ctx, s)
-	c.holder = c.entry.key.holder
-	c.begins(&all.work)
+	c.init(ctx, s, cfg)
+	c.bounded = op.Try || cfg.Waits
+	ent, fresh := s.engine.join(ctx, s)
+	c.holder, c.fresh = ent.key.holder, fresh
+	c.begins(&all.work, ent)
 	return c, &all.policy
 }
 
-// follow returns a claim that waits behind others of its client; nil when there
-// are none, or it has to do something else first. What such a claim needs when it
-// asks is made when it comes to the head of the line: see Heads.
-func (e *Engine) follow(ctx context.Context, s *Spec, cfg *LockConfig, bounded bool) *claim {
+// follower returns a claim that may wait behind others of its client; nil when it has
+// to do something else first. What such a claim needs when it asks is made when it
+// comes to the head of the line: see Heads.
+func (s *Spec) follower(ctx context.Context, op *Op, cfg *LockConfig) *claim {
+	bounded := op.Try || cfg.Waits
 	if s.Queue != nil || s.Shared || bounded && cfg.Wait <= 0 {
 		return nil
 	}
-	if _, ok := e.holderIn(ctx, s); ok {
+	if _, ok := s.engine.holderIn(ctx, s); ok {
 		return nil
 	}
 	c := new(claim)
-	c.init(ctx, e, s, cfg)
+	c.init(ctx, s, cfg)
 	c.holder, c.fresh, c.bounded = NewHolder(), true, bounded
-	c.begin()
-	if !e.lines.Follow(s.Line, c, &c.place) {
-		c.stop()
-		return nil
-	}
-	c.follows = true
-	c.tellOfWait()
 	return c
+}
+
+// follow has c wait behind others of its client; false when there are none.
+func (c *claim) follow() bool {
+	c.begin()
+	if !c.spec.engine.lines.Follow(c.ctx, c.spec.Line, c, &c.place, c.bounded) {
+		c.stop()
+		return false
+	}
+	c.tellOfWait()
+	return true
 }
 
 // tellOfWait tells the observer that c, which follows others, waits.
@@ -108,7 +125,7 @@ func (c *claim) tellOfWait() {
 	done := false
 	defer func() {
 		if !done { // the hook has panicked
-			c.engine.lines.Leave(&c.place)
+			c.spec.engine.lines.Leave(&c.place)
 			c.leave()
 		}
 	}()
@@ -118,27 +135,29 @@ func (c *claim) tellOfWait() {
 
 // Heads makes c ready to ask, which has followed others. Its holder is a fresh one.
 func (c *claim) Heads() {
-	if c.entry != nil {
+	if c.effort != nil {
 		return // it has stood in line with all it needs
 	}
-	c.entry = c.engine.enter(c.holder, c.spec, true)
-	c.begins(new(work))
+	c.begins(new(work), c.spec.engine.enter(c.holder, c.spec, true))
 }
 
-// begins gives c what it needs to ask.
-func (c *claim) begins(w *work) { c.work, c.effort = w, &w.tries }
+// begins gives c what it needs to ask, in the name of ent.
+func (c *claim) begins(w *work, ent *entry) {
+	w.entry, w.tries.work = ent, w
+	c.effort = &w.tries
+}
 
 // run takes c to its end. p is room for how it waits first.
-func (c *claim) run(op string, p *wait.Policy) (*Hold, error) {
+func (c *claim) run(op *Op, p *wait.Policy) (*Hold, error) {
 	defer c.leave()
-	e, s := c.engine, c.spec
+	e, s := c.spec.engine, c.spec
 	err := c.acquire(c.ctx, p)
 	c.report(1, err)
 	switch {
 	case err == nil:
 		return c.hold, nil
-	case c.entry == nil: // it has asked for nothing
-		return nil, e.Wrap(op, s, err)
+	case c.effort == nil: // it has asked for nothing
+		return nil, e.Wrap(op.Name, s, err)
 	case c.queued:
 		e.withdraw(c)
 	case c.unsettled, c.entry.lists() != "":
@@ -147,16 +166,16 @@ func (c *claim) run(op string, p *wait.Policy) (*Hold, error) {
 	if c.unsettled {
 		err = inDoubt{err}
 	}
-	return nil, e.Wrap(op, s, err)
+	return nil, e.Wrap(op.Name, s, err)
 }
 
 // leave counts c out.
 func (c *claim) leave() {
 	c.stop()
-	if c.entry != nil {
+	if c.effort != nil {
 		c.entry.leave()
 	}
-	c.engine.gate.leave()
+	c.spec.engine.gate.leave()
 }
 
 func (e *Engine) checkAcquire(ctx context.Context, s *Spec, cfg *LockConfig) error {
@@ -175,21 +194,16 @@ func (e *Engine) checkAcquire(ctx context.Context, s *Spec, cfg *LockConfig) err
 // A claim is one caller's attempt to come to hold a lock.
 type claim struct {
 	call
-	*work         // nil while c follows others in a line
-	entry  *entry // the same
 	holder uint64
-	hold   *Hold
 	place  wait.Place // the first one in a line
-
-	fresh   bool // the holder is nobody else's
-	queues  bool // requests ask for a place in the queue
-	follows bool // place is one in a line, until c looks at its turn
-	placed  bool // place is used up
 }
 
-// A work is what a claim has to know from the first time it asks.
+// A work is what a claim has to know from the first time it asks: none while it
+// follows others in a line.
 type work struct {
 	tries  effort
+	entry  *entry
+	hold   *Hold
 	req    Request
 	base   int  // the hold count before the request that is in doubt
 	voids  int  // grants that came too late
@@ -205,15 +219,14 @@ func (c *claim) acquire(ctx context.Context, p *wait.Policy) error {
 	if c.bounded && c.cfg.Wait <= 0 {
 		return c.once(ctx, c)
 	}
-	if !c.follows {
+	if !c.waiting {
 		c.begin()
 	}
-	c.follows = false
-	for ; ; p = new(wait.Policy) {
+	place := &c.place
+	for ; ; p, place = new(wait.Policy), nil {
+		heard := p.Heard
 		*p = c.policy()
-		if !c.placed {
-			p.Place, c.placed = &c.place, true
-		}
+		p.Place, p.Heard = place, heard
 		var taken <-chan struct{}
 		var has bool
 		if !c.fresh {
@@ -221,11 +234,11 @@ func (c *claim) acquire(ctx context.Context, p *wait.Policy) error {
 				return err
 			}
 			taken, has = c.entry.takenSignal()
-			has = has || c.engine.otherCount(c.entry.key.holder, c.spec) > 0
+			has = has || c.spec.engine.otherCount(c.entry.key.holder, c.spec) > 0
 		}
 		var err error
 		c.queues = c.spec.Queue != nil && !has
-		if !has && c.spec.Shared && !c.engine.lines.Waits(c.spec.Line) {
+		if !has && c.spec.Shared && !c.spec.engine.lines.Waits(c.spec.Line) {
 			// Nobody has been refused, so many may have it at once: each asks.
 			var ans wait.Answer
 			if ans, err = c.Try(ctx); err != nil || ans.Granted {
@@ -237,7 +250,7 @@ func (c *claim) acquire(ctx context.Context, p *wait.Policy) error {
 			var ans wait.Answer
 			if ans, err = c.Try(ctx); err == nil && !ans.Granted {
 				if ans.Again == 0 {
-					c.engine.watchdog.Recheck() // Redis knows nothing of what the holder has
+					c.spec.engine.watchdog.Recheck() // Redis knows nothing of what the holder has
 				}
 				err = c.pause(ctx, ans)
 			}
@@ -247,7 +260,7 @@ func (c *claim) acquire(ctx context.Context, p *wait.Policy) error {
 			if c.queues {
 				err = c.untilTurn(ctx, *p)
 			} else {
-				err = c.waited(p, c.engine.lines.Until(ctx, c.spec.Line, c, p))
+				err = c.waited(p, c.spec.engine.lines.Until(ctx, c.spec.Line, c, p))
 			}
 		}
 		switch {
@@ -285,7 +298,7 @@ func (c *claim) waited(p *wait.Policy, err error) error {
 
 // Try asks Redis once for one hold more than the holder has.
 func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
-	e, ent, s := c.engine, c.entry, c.spec
+	e, ent, s := c.spec.engine, c.entry, c.spec
 	caller := ctx
 	if at, ok := c.deadline(); ok {
 		// The wait bounds the request, as the caller's context does.
@@ -428,7 +441,7 @@ func (c *claim) notMoved(caller context.Context, err error) (wait.Answer, error)
 func (c *claim) void(base int, lease time.Duration) (wait.Answer, error) {
 	c.doubt(base, 0)
 	select {
-	case <-c.engine.gate.closed:
+	case <-c.spec.engine.gate.closed:
 		return wait.Answer{}, ErrClosed
 	default:
 	}
@@ -464,14 +477,18 @@ var (
 	errNoAnswer = errors.New("no answer from Redis within the wait")
 )
 
-// lease returns the lease to ask for.
-func (c *claim) lease() time.Duration {
-	d := c.cfg.Lease
+// lease returns the lease to ask for under cfg.
+func (e *Engine) lease(cfg *LockConfig) time.Duration {
+	d := cfg.Lease
 	if d == 0 {
-		d = c.engine.cfg.WatchdogTimeout
-		if c.cfg.MaxHold > 0 {
-			d = min(d, c.cfg.MaxHold)
+		d = e.cfg.WatchdogTimeout
+		if cfg.MaxHold > 0 {
+			d = min(d, cfg.MaxHold)
 		}
 	}
 	return d.Truncate(time.Millisecond)
+}
+
+func (c *claim) lease() time.Duration {
+	return c.spec.engine.lease(c.cfg)
 }

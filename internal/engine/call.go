@@ -13,15 +13,16 @@ import (
 // of a count: how long it may take, how it goes on when Redis does not answer,
 // and what it may have been given without knowing.
 type call struct {
-	engine *Engine
-	ctx    context.Context // the caller's, of whatever is acquired
-	spec   *Spec
-	cfg    *LockConfig
-	start  time.Time
+	ctx   context.Context // the caller's, of whatever is acquired
+	spec  *Spec
+	cfg   *LockConfig
+	start time.Duration // since the engine's clock began: a time.Time takes more, and those who wait are many
 
 	bounded   bool        // it takes no longer than cfg.Wait
 	waiting   bool        // not just one attempt
 	contended bool        // it has had to wait
+	fresh     bool        // of a claim: the holder is nobody else's
+	queues    bool        // of a claim: requests ask for a place in the queue
 	over      *time.Timer // of a bounded wait
 	*effort               // nil while the call cannot ask
 }
@@ -37,16 +38,21 @@ type effort struct {
 	unsettled bool
 	doubts    int       // how many such requests there were
 	until     time.Time // when it can no longer be
+
+	*work // of a claim
 }
 
-func newCall(ctx context.Context, e *Engine, s *Spec, cfg *LockConfig) (c call) {
-	c.init(ctx, e, s, cfg)
+func newCall(ctx context.Context, s *Spec, cfg *LockConfig) (c call) {
+	c.init(ctx, s, cfg)
 	return c
 }
 
-func (c *call) init(ctx context.Context, e *Engine, s *Spec, cfg *LockConfig) {
-	c.engine, c.ctx, c.spec, c.cfg, c.start = e, ctx, s, cfg, time.Now()
+func (c *call) init(ctx context.Context, s *Spec, cfg *LockConfig) {
+	c.ctx, c.spec, c.cfg, c.start = ctx, s, cfg, time.Since(s.engine.server.start)
 }
+
+// began returns when the call did.
+func (c *call) began() time.Time { return c.spec.engine.server.start.Add(c.start) }
 
 // begin begins to wait, or goes on with it. The caller calls stop.
 func (c *call) begin() {
@@ -68,7 +74,7 @@ func (c *call) deadline() (at time.Time, ok bool) {
 	if !c.waiting || !c.bounded {
 		return time.Time{}, false
 	}
-	return c.start.Add(c.cfg.Wait), true
+	return c.began().Add(c.cfg.Wait), true
 }
 
 // overC returns the channel that ends a bounded wait, nil for another one.
@@ -120,7 +126,7 @@ func (c *call) pause(ctx context.Context, ans wait.Answer) error {
 		return c.timeUp()
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-c.engine.gate.closed:
+	case <-c.spec.engine.gate.closed:
 		return ErrClosed
 	}
 }
@@ -132,7 +138,7 @@ func (c events) Slept()  { c.waits() }
 func (c events) Missed() { c.missed() }
 
 func (c *call) policy() wait.Policy {
-	e, s := c.engine, c.spec
+	e, s := c.spec.engine, c.spec
 	return wait.Policy{
 		Listen:      s.listen,
 		Poll:        s.Poll,
@@ -191,9 +197,9 @@ func (c *call) failure(err error) (wait.Answer, error) {
 	c.why = err
 	if c.failing.IsZero() {
 		// Whoever stood behind others who gave up has been kept already.
-		c.failing = c.engine.fails(now)
-		if c.failing.Before(c.start) {
-			c.failing = c.start
+		c.failing = c.spec.engine.fails(now)
+		if began := c.began(); c.failing.Before(began) {
+			c.failing = began
 		}
 	}
 	patience := answerWithin

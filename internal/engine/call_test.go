@@ -15,9 +15,9 @@ import (
 // somebody else has the thing.
 func TestTimeUpSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := new(Engine)
+		e := &Engine{server: newServerClock()}
 		e.gate.init()
-		c := newCall(t.Context(), e, &Spec{}, &LockConfig{Wait: time.Second})
+		c := newCall(t.Context(), &Spec{engine: e}, &LockConfig{Wait: time.Second})
 		c.bounded, c.effort = true, new(effort)
 		c.begin()
 		defer c.stop()

@@ -382,8 +382,8 @@ func (ent *entry) exorcise(s *Spec) {
 	if until.IsZero() || time.Now().After(until) {
 		return
 	}
-	c := &claim{call: newCall(ent.engine.gate.late, ent.engine, s, &LockConfig{}), entry: ent}
-	c.begins(new(work))
+	c := &claim{call: newCall(ent.engine.gate.late, s, &LockConfig{})}
+	c.begins(new(work), ent)
 	c.unsettled, c.until = true, until
 	if s.Queue != nil {
 		ent.engine.withdraw(c) // it may queue, too

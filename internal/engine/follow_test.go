@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -81,7 +82,7 @@ func TestEntriesOfThoseWhoWait(t *testing.T) {
 			ctx, cancel := context.WithCancel(ctx)
 			t.Cleanup(cancel)
 			go func() {
-				h, err := e.Acquire(ctx, "lock", s, NewLockConfig[LockOption](nil), false)
+				h, err := s.Acquire(ctx, Lock, NewLockConfig[LockOption](nil))
 				ch <- result{h, err}
 			}()
 			synctest.Wait()
@@ -116,4 +117,9 @@ func TestEntriesOfThoseWhoWait(t *testing.T) {
 		synctest.Wait()
 		require.Zero(t, entries())
 	})
+}
+
+// Who follows others has little more than its claim, of which there may be many.
+func TestClaimIsSmall(t *testing.T) {
+	require.LessOrEqual(t, unsafe.Sizeof(claim{}), uintptr(160), "what is needed only at the head of a line belongs to work")
 }

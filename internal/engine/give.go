@@ -90,14 +90,14 @@ func (e *Engine) Gives(list string) bool {
 // listing returns the entry for the list of c's lock, empty if c cannot be given it:
 // a holder that may come more than once could be told of an earlier time.
 func (c *claim) listing(holder string, lease time.Duration) string {
-	if !c.fresh || !c.renewed() || c.cfg.Label != "" || !c.engine.lines.Listens(c.spec.Line) {
+	if !c.fresh || !c.renewed() || c.cfg.Label != "" || !c.spec.engine.lines.Listens(c.spec.Line) {
 		return ""
 	}
 	b := make([]byte, 0, 96)
 	b = append(append(b, holder...), ' ')
 	b[strings.LastIndexByte(holder, ':')] = ' '
 	b = append(strconv.AppendInt(b, lease.Milliseconds(), 10), ' ')
-	b = append(b, c.engine.proof...)
+	b = append(b, c.spec.engine.proof...)
 	if c.spec.Fenced {
 		b = append(b, " f"...)
 	}
@@ -106,7 +106,7 @@ func (c *claim) listing(holder string, lease time.Duration) string {
 
 // enlist adds to the request of c what it says about the list.
 func (c *claim) enlist() {
-	e, s := c.engine, c.spec
+	e, s := c.spec.engine, c.spec
 	c.req.Unlist = e.listed.get(s.Key)
 	if c.waiting && c.req.Count == 1 {
 		c.req.Entry = c.listing(c.req.Holder, c.req.Lease)

@@ -415,7 +415,7 @@ func (h *heir) settle(sent watchdog.Instant, ret *Return, slice time.Time, v Ver
 			}
 		})
 		if !kept && c.fresh {
-			c.engine.giveBackFor(c.spec, h.req.Holder) // sooner than its undoing may come
+			c.spec.engine.giveBackFor(c.spec, h.req.Holder) // sooner than its undoing may come
 		}
 	case Sort(err) == Maybe, err == nil && (v == Gone || v == Late): // an earlier run may have given it
 		if h.req.Entry != "" {

@@ -78,25 +78,25 @@ func (c *call) waits() {
 		return // it has gone back to the end of the line
 	}
 	c.contended = true
-	if f := c.engine.cfg.Hooks.WaitStarted; f != nil {
+	if f := c.spec.engine.cfg.Hooks.WaitStarted; f != nil {
 		f(c.ctx, c.spec.Kind, c.spec.Name)
 	}
 }
 
 func (c *call) missed() {
-	c.engine.counters.rechecked.Add(1)
-	if f := c.engine.cfg.Hooks.Missed; f != nil {
+	c.spec.engine.counters.rechecked.Add(1)
+	if f := c.spec.engine.cfg.Hooks.Missed; f != nil {
 		f(c.spec.Kind, c.spec.Name)
 	}
 }
 
 // report tells how the call has ended: with that many holds, or with err.
 func (c *call) report(holds int, err error) {
-	h := &c.engine.cfg.Hooks
+	h := &c.spec.engine.cfg.Hooks
 	if h.Acquired == nil && h.Failed == nil {
 		return
 	}
-	a := Acquisition{Kind: c.spec.Kind, Name: c.spec.Name, Wait: time.Since(c.start), Contended: c.contended, Holds: holds}
+	a := Acquisition{Kind: c.spec.Kind, Name: c.spec.Name, Wait: time.Since(c.began()), Contended: c.contended, Holds: holds}
 	switch {
 	case err == nil && h.Acquired != nil:
 		h.Acquired(c.ctx, a)

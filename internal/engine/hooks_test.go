@@ -24,10 +24,10 @@ func TestHooksAllocateNothing(t *testing.T) {
 			Missed:      func(string, string) {},
 		},
 	} {
-		e := &Engine{watchdog: watchdog.New(nil, nil, nil)}
+		e := &Engine{server: newServerClock(), watchdog: watchdog.New(nil, nil, nil)}
 		e.cfg.Hooks = hooks
-		s := &Spec{Kind: "rlock", Name: "a"}
-		c := newCall(t.Context(), e, s, &LockConfig{})
+		s := &Spec{Kind: "rlock", Name: "a", engine: e}
+		c := newCall(t.Context(), s, &LockConfig{})
 		since := time.Now()
 		allocs := testing.AllocsPerRun(100, func() {
 			c.contended = false
@@ -47,9 +47,9 @@ func TestHooksAllocateNothing(t *testing.T) {
 // One wait is one WaitStarted, also where the caller goes back to the end of the
 // line, because its holder came to have the lock and has lost it again.
 func TestOneWaitStartsOnce(t *testing.T) {
-	e, n := &Engine{}, 0
+	e, n := &Engine{server: newServerClock()}, 0
 	e.cfg.Hooks.WaitStarted = func(context.Context, string, string) { n++ }
-	c := newCall(t.Context(), e, &Spec{}, &LockConfig{})
+	c := newCall(t.Context(), &Spec{engine: e}, &LockConfig{})
 	c.waits()
 	c.waits()
 	require.Equal(t, 1, n)
@@ -57,7 +57,8 @@ func TestOneWaitStartsOnce(t *testing.T) {
 
 // Nor does a label cost anything where there is none.
 func TestNoLabelAllocatesNothing(t *testing.T) {
-	c := &claim{call: call{cfg: &plain}, entry: &entry{holds: make([]*Hold, 0)}}
+	c := &claim{call: call{cfg: &plain}}
+	c.begins(new(work), &entry{holds: make([]*Hold, 0)})
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		if c.label(0) != "" || c.label(1) != "" {
 			t.Error("a label")

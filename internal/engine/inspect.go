@@ -275,7 +275,7 @@ func (e *Engine) myWaiters(key string) []InspectedWaiter {
 			continue
 		}
 		if about, id := c.asked(); about.spec.Key == key {
-			waiters = append(waiters, InspectedWaiter{ID: id, Who: e.who(about.cfg.Label, about.start)})
+			waiters = append(waiters, InspectedWaiter{ID: id, Who: e.who(about.cfg.Label, about.began())})
 		}
 	}
 	return waiters
@@ -286,7 +286,7 @@ func (e *Engine) myWaiters(key string) []InspectedWaiter {
 func (c *call) asked() (*call, string) { return c, "" }
 
 func (c *claim) asked() (*call, string) {
-	id := c.engine.HolderID(c.holder)
+	id := c.spec.engine.HolderID(c.holder)
 	if c.spec.Half {
 		id += c.spec.Suffix
 	}

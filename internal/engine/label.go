@@ -43,9 +43,9 @@ func (d *demand) label(leases []*Lease) {
 	}
 	keys, times := make([]string, len(leases)), make([]time.Duration, len(leases))
 	for i, l := range leases {
-		keys[i], times[i] = PermitLabelKey(l.spec.Key, l.id), d.engine.LeaseTime(d.cfg)
+		keys[i], times[i] = PermitLabelKey(l.spec.Key, l.id), d.spec.engine.LeaseTime(d.cfg)
 	}
-	d.engine.writeLabels(d.ctx, d.engine.who(d.cfg.Label, leases[0].since).String(), keys, times)
+	d.spec.engine.writeLabels(d.ctx, d.spec.engine.who(d.cfg.Label, leases[0].since).String(), keys, times)
 }
 
 // KeepLabels keeps the labels of permits that were renewed, by one command for the

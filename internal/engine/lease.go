@@ -115,8 +115,7 @@ func (e *Engine) LeaseTime(cfg *LockConfig) time.Duration {
 	if cfg.Permanent {
 		return 0
 	}
-	c := claim{call: call{engine: e, cfg: cfg}}
-	return c.lease()
+	return e.lease(cfg)
 }
 
 // ID returns the id of the thing.

@@ -55,13 +55,13 @@ func (e *Engine) Keeping(timeout time.Duration) (every, alive time.Duration) {
 // untilTurn waits in the queue.
 func (c *claim) untilTurn(ctx context.Context, p wait.Policy) error {
 	q := c.queue(p)
-	err := c.engine.lines.UntilTurn(ctx, c.spec.Line, c, q)
+	err := c.spec.engine.lines.UntilTurn(ctx, c.spec.Line, c, q)
 	return c.waited(&q.Policy, err)
 }
 
 // queue is how c waits in its queue.
 func (c *claim) queue(p wait.Policy) *wait.Queue {
-	e, s := c.engine, c.spec
+	e, s := c.spec.engine, c.spec
 	p.Recheck, _ = e.Keeping(s.Queue.Timeout())
 	client, own := s.Queue.Channels(c.entry.field)
 	p.Listen = func() wait.Hints {

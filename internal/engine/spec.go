@@ -61,6 +61,7 @@ type Spec struct {
 	// Renewer renews what is no lock; a lock's Scripts do.
 	Renewer Renewer
 
+	engine *Engine
 	group  string            // what may be renewed together
 	listen func() wait.Hints // to the wake-ups; nil when nobody publishes
 	err    error             // why the lock cannot be used on this server
@@ -160,6 +161,7 @@ type Renewal struct {
 
 // Prepare fills in what follows from the rest of s. Constructors call it once.
 func (e *Engine) Prepare(s *Spec) *Spec {
+	s.engine = e
 	if s.Scripts != nil {
 		s.Renewer = s.Scripts
 	}

@@ -49,7 +49,7 @@ const (
 // the client has looked who is the master now: who has been granted it is granted
 // it again, and that grant is believed.
 func (c *call) outdated(asked time.Time) bool {
-	rdb, ok := c.engine.rdb.(*redis.ClusterClient)
+	rdb, ok := c.spec.engine.rdb.(*redis.ClusterClient)
 	if !ok || time.Since(asked) < slowAnswer || c.confirming {
 		c.confirming = false
 		return false

@@ -84,7 +84,7 @@ func (e *Engine) Until(ctx context.Context, op string, s *Spec, cfg *LockConfig,
 		return e.Wrap(op, s, ErrClosed)
 	}
 	defer e.gate.leave()
-	d := &demand{call: newCall(ctx, e, s, cfg), want: w}
+	d := &demand{call: newCall(ctx, s, cfg), want: w}
 	var claim wait.Claim = d
 	if _, ok := w.(Group); ok && !e.cfg.Acks.on() { // else each has a WAIT of its own
 		claim = &grouped{d}
@@ -150,7 +150,7 @@ func (d *demand) run(ctx context.Context, claim wait.Claim) error {
 	d.begin()
 	defer d.stop()
 	p := d.policy()
-	err := d.engine.lines.Until(ctx, d.spec.Line, claim, &p)
+	err := d.spec.engine.lines.Until(ctx, d.spec.Line, claim, &p)
 	if errors.Is(err, wait.ErrOver) {
 		return d.timeUp()
 	}
@@ -179,7 +179,7 @@ func (d *demand) Try(ctx context.Context) (wait.Answer, error) {
 
 // try asks once, for d and for others, which must be of its kind.
 func (d *demand) try(ctx context.Context, others []Want) (ans wait.Answer, served int, settled bool, err error) {
-	e, caller := d.engine, ctx
+	e, caller := d.spec.engine, ctx
 	if at, ok := d.deadline(); ok {
 		// The wait bounds the request, as the caller's context does.
 		var cancel context.CancelFunc

@@ -56,7 +56,8 @@ func parseWho(text string) Who {
 // label returns what a request for one hold more than count has for the key of
 // the label: empty, and so free of charge, where nobody has given one.
 func (c *claim) label(count int) string {
-	label, since := c.cfg.Label, c.start
+	label := c.cfg.Label
+	var since time.Time
 	if count > 0 {
 		// It says since when the first hold lasts, and lasts as long as the last.
 		c.entry.mu.Lock()
@@ -65,13 +66,14 @@ func (c *claim) label(count int) string {
 			label = cmp.Or(label, c.entry.holds[i].cfg.Label)
 		}
 		c.entry.mu.Unlock()
-	} else if label != "" {
-		since = time.Now()
 	}
 	if label == "" {
 		return ""
 	}
-	return c.engine.who(label, since).String()
+	if since.IsZero() {
+		since = time.Now()
+	}
+	return c.spec.engine.who(label, since).String()
 }
 
 // at returns the server's time at a moment of ours, as far as it is known.

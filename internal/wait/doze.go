@@ -34,6 +34,9 @@ func (ls *Lines) sleepsOn(l *line, t turn) bool {
 	if !ok || !r.Rouses() || !r.Live() || !t.asleep || !l.head.follows || t.after > 0 && t.after < 2*dozing {
 		return false
 	}
+	if l.head.turn == nil { // whoever is given the thing looks there
+		l.head.turn = make(chan turn, 1)
+	}
 	d := &l.doze
 	d.on, d.turn, d.since = true, t, time.Now()
 	switch {

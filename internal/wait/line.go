@@ -1,6 +1,7 @@
 package wait
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,6 +37,9 @@ type line struct {
 	asked      uint64    // of them had when the last question that was refused was asked
 	hints      Hints     // opened by the first head that has to sleep; nil before
 	doze       doze      // the head sleeps on; see doze.go
+
+	done <-chan struct{} // of the last who has followed; see crew.go
+	crew *crew           // the last one there was, nil for none
 }
 
 // A Place is one caller's place in a line. Its zero value is of one who stands in
@@ -47,18 +51,20 @@ type Place struct {
 	prev, next *Place
 	turn       chan turn // capacity 1, made only for those who have to wait
 
+	// What a place sleeps with until it is roused; see crew.go.
+	crew *crew // nil where nothing but its turn ends the wait
+	wake sync.WaitGroup
+
 	// guarded by Lines.mu
 	gone    bool // no longer in the line
 	left    bool // gone, with nothing
 	asks    bool // it is asking, or is about to
 	pledged bool // see Pledge
+	roused  word // what has ended its sleep first
 
 	begun   bool // counted as waiting
 	follows bool // by Follow
-	// What Await has heard.
-	over  bool // the bounded wait is over
-	heard bool // it has had this turn:
-	first turn
+	sleeps  bool // until it is roused
 }
 
 // A turn is what the head of a line is told when it becomes the head.
@@ -96,50 +102,74 @@ func (ls *Lines) join(key string, c Claim, p *Place) {
 // Follow puts the caller at the end of the line for key, in the place p, if
 // somebody stands there already, and counts it as waiting; it returns false
 // otherwise. The caller goes on with Await, and then with Until, which takes over
-// the place. Nothing interrupts it before that.
-func (ls *Lines) Follow(key string, c Claim, p *Place) bool {
+// the place. ctx, and the end of a wait that is bounded, end it before that.
+func (ls *Lines) Follow(ctx context.Context, key string, c Claim, p *Place, bounded bool) bool {
+	done := ctx.Done()
 	ls.mu.Lock()
 	l := ls.lines[key]
 	if l == nil || ls.ended {
 		ls.mu.Unlock()
 		return false
 	}
+	var formed *crew
+	if !bounded {
+		formed = l.bed(done, p)
+	}
 	l.append(c, p)
 	p.follows = true
 	ls.mu.Unlock()
 	p.begun = true
 	ls.waiting.Add(1)
+	if formed != nil {
+		ls.watch(ctx, l, formed)
+	}
 	return true
 }
 
-// Await waits until the caller, who has followed others, has had its turn, or a
-// channel has something to say, or the lines have ended; Until knows what it was.
-// It needs little stack: one who waits keeps the smallest there is, which asking
-// Redis would make grow.
-func (p *Place) Await(done <-chan struct{}, over <-chan time.Time) {
-	if over != nil {
-		p.awaitUntil(done, over)
-		return
-	}
-	select {
-	case p.first = <-p.turn:
-		p.heard = true
-	case <-done:
+// Sleep is the part of Await that needs little stack, if there is one: whoever waits
+// in it keeps the smallest stack, which asking Redis would make grow, and so would a
+// select. It is inlined.
+func (p *Place) Sleep() {
+	if p.sleeps {
+		p.wake.Wait()
 	}
 }
 
-// awaitUntil is Await with the end of a bounded wait, which takes more.
-//
-//go:noinline
-func (p *Place) awaitUntil(done <-chan struct{}, over <-chan time.Time) {
+// Await waits until the caller, who has followed others, has its turn, or a channel
+// has something to say, or the lines have ended. It returns a Policy to be filled in,
+// with what was heard.
+func (p *Place) Await(done <-chan struct{}, over <-chan time.Time) *Policy {
+	if p.sleeps {
+		p.Sleep()
+		p.crew.leave()
+		return &Policy{Heard: Heard{word: p.roused}}
+	}
 	select {
-	case p.first = <-p.turn:
-		p.heard = true
+	case t := <-p.turn:
+		return &Policy{Heard: Heard{hasTurn, t}}
 	case <-done:
+		return &Policy{Heard: Heard{word: isDone}}
 	case <-over:
-		p.over = true
+		return &Policy{Heard: Heard{word: isOver}}
 	}
 }
+
+// Heard is what one who has followed others has heard in Await.
+type Heard struct {
+	word word
+	turn turn // zero where it is in the channel yet
+}
+
+// A word is why one who has followed others has woken.
+type word uint8
+
+const (
+	nothing word = iota
+	hasTurn
+	isDone // its context
+	isOver // its bounded wait
+	hasEnd // the lines have ended
+)
 
 // End ends the wait of all who follow others, with Policy.ClosedErr, and from now on
 // nobody follows. Policy.Closed is closed before, so that those who go on by
@@ -154,7 +184,10 @@ func (ls *Lines) End() {
 			l.head.tell(turn{ended: true})
 		}
 		for p := l.head.next; p != nil; p = p.next {
-			if p.follows {
+			switch {
+			case p.sleeps:
+				p.rouse(hasEnd)
+			case p.follows:
 				p.tell(turn{ended: true})
 			}
 		}
@@ -165,6 +198,7 @@ func (ls *Lines) End() {
 // Until.
 func (ls *Lines) Leave(p *Place) {
 	ls.leave(p, turn{})
+	p.crew.leave()
 	ls.waiting.Add(-1)
 }
 
@@ -175,7 +209,9 @@ func (l *line) append(c Claim, p *Place) {
 	if l.tail == nil {
 		l.head, p.asks = p, true
 	} else {
-		p.turn = make(chan turn, 1)
+		if !p.sleeps {
+			p.turn = make(chan turn, 1)
+		}
 		l.tail.next = p
 	}
 	l.tail = p
@@ -368,13 +404,17 @@ func (p *Place) keep(ls *Lines, after time.Duration, know func()) bool {
 }
 
 // tell gives p, which does not ask, a turn in place of one that it has not taken
-// yet. The caller has Lines.mu, unless p has left the line.
+// yet. The caller has Lines.mu, unless p, the head until then, has left the line.
 func (p *Place) tell(t turn) {
+	if p.turn == nil {
+		p.turn = make(chan turn, 1)
+	}
 	select {
 	case <-p.turn:
 	default:
 	}
 	p.turn <- t
+	p.rouse(hasTurn)
 }
 
 // takeOut takes p from the list of places. The caller has Lines.mu.

@@ -350,21 +350,30 @@ func TestNoWakeUpIsLostByHandingOn(t *testing.T) {
 			for i := range lines {
 				lines[i] = wait.NewLines()
 			}
+			var shared [3]context.Context
+			for i := range shared {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random(800))*ms)
+				defer cancel()
+				shared[i] = ctx
+			}
 			var in, handed int
 			var wg sync.WaitGroup
 			for i := range processes * waiters {
 				ls := lines[i%processes]
 				wg.Go(func() {
 					time.Sleep(time.Duration(random(500)) * ms)
-					patience := time.Hour
-					if random(2) == 0 {
-						patience = time.Duration(random(800)) * ms
+					ctx := t.Context() // many have the same one
+					switch random(4) {
+					case 0:
+						ctx = shared[random(len(shared))]
+					case 1:
+						var cancel context.CancelFunc
+						ctx, cancel = context.WithTimeout(ctx, time.Duration(random(800))*ms)
+						defer cancel()
 					}
-					ctx, cancel := context.WithTimeout(t.Context(), patience)
-					defer cancel()
 					p := l.policy()
 					if err := some(i/processes)(ctx, ls, "k", taker{l, i}, p); err != nil {
-						if patience == time.Hour {
+						if ctx == t.Context() {
 							t.Errorf("seed %d: %d never got it: %v", seed, i, err)
 						}
 						return

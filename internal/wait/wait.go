@@ -186,6 +186,8 @@ type Policy struct {
 	// Place is that of the caller in the line, when it has one already (see Follow),
 	// or one to be used, or nil.
 	Place *Place
+	// Heard is what Place.Await has returned.
+	Heard Heard
 }
 
 // slack is added to the rest of a lease before asking again, so that a key that
@@ -301,13 +303,21 @@ type waiter struct {
 
 // await waits for the turn of w.
 func (w *waiter) await(ctx context.Context) (turn, error) {
-	switch {
-	case w.place.turn == nil:
-		return turn{}, nil
-	case w.place.heard:
-		return w.place.first, nil
-	case w.place.over:
+	switch h := w.policy.Heard; h.word {
+	case hasTurn:
+		if !w.place.sleeps {
+			return h.turn, nil
+		}
+	case nothing:
+		if w.place.turn == nil {
+			return turn{}, nil // it is the head
+		}
+	case isDone:
+		return turn{}, ctx.Err()
+	case isOver:
 		return turn{}, ErrOver
+	case hasEnd:
+		return turn{ended: true}, nil
 	}
 	w.begin()
 	select {

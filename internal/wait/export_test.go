@@ -1,0 +1,3 @@
+package wait
+
+func init() { beds = true } // here the race detector is to see them
