@@ -21,6 +21,7 @@ type lock struct {
 	lease   time.Duration
 	latency time.Duration // of subscribing
 	lost    func() bool   // a hint; nil: none is
+	rouse   func()        // before each hint; nil: nobody is roused
 
 	mu        sync.Mutex
 	held      bool
@@ -66,6 +67,7 @@ func (h *listener) hint() {
 func (h *listener) C() <-chan struct{} { return h.c }
 func (h *listener) Live() bool         { h.lock.mu.Lock(); defer h.lock.mu.Unlock(); return h.live }
 func (h *listener) Dead() bool         { return false }
+func (h *listener) Rouses() bool       { return h.lock.rouse != nil }
 func (h *listener) Close() {
 	h.lock.mu.Lock()
 	defer h.lock.mu.Unlock()
@@ -75,8 +77,13 @@ func (h *listener) Close() {
 // release frees the lock and tells those whose hints flow.
 func (l *lock) release() {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.held, l.freedAt = false, time.Since(l.start)
+	l.mu.Unlock()
+	if l.rouse != nil {
+		l.rouse()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for h := range l.listeners {
 		if h.live && (l.lost == nil || !l.lost()) {
 			h.hint()

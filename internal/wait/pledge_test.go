@@ -350,6 +350,13 @@ func TestNoWakeUpIsLostByHandingOn(t *testing.T) {
 			for i := range lines {
 				lines[i] = wait.NewLines()
 			}
+			if seed%4 > 0 {
+				l.rouse = func() {
+					for _, ls := range lines {
+						ls.Rouse("k")
+					}
+				}
+			}
 			var shared [3]context.Context
 			for i := range shared {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random(800))*ms)
