@@ -1,0 +1,95 @@
+package seeded
+
+// waitBugs are those of the wait loop and the lines.
+var waitBugs = []Bug{
+	{
+		Name: "wait/doze-through-the-end", What: "who sleeps on at the head of a line does not hear of Close",
+		File: "internal/wait/line.go",
+		Old:  "			l.head.tell(turn{ended: true})", New: "",
+		Package: "internal/wait", Run: "^TestDozeEnds$",
+	},
+	{
+		Name: "wait/doze-prolongs-the-lease", What: "who has slept on at the head of a line asks as much later, when the lease has ended",
+		File: "internal/wait/doze.go",
+		Old:  "		d.turn.after -= time.Since(d.since)", New: "		_ = d",
+		Package: "internal/wait", Run: "^TestDozeDoesNotProlong$",
+	},
+	{
+		Name: "wait/doze-for-ever", What: "a doze whose alarm was set for the one before is never ended",
+		File: "internal/wait/doze.go",
+		Old:  "		d.alarm.Reset(left)", New: "		_ = left",
+		Package: "internal/wait", Run: "^TestGivenInADoze$",
+	},
+	{
+		Name: "wait/told-in-a-doze-and-again", What: "who was woken by a doubt is told again at the end of the doze, and asks twice",
+		File: "internal/wait/line.go",
+		Old:  "	if l := p.line; l.head == p {\n		l.doze.on = false\n	}\n", New: "",
+		Package: "internal/wait", Run: "^TestDozeEnds$",
+	},
+	{
+		Name: "wait/nudge-takes-the-grant", What: "who is given the thing as it lies down is nudged instead, and waits for ever",
+		File: "internal/wait/line.go",
+		Old:  "	if p.gone {\n		return // its turn says so", New: "	if p.gone {\n		_ = p // its turn says so",
+		Package: "internal/wait", Run: "^TestPledgeKeptAtANudge$", Fast: true,
+	},
+	{
+		Name: "wait/hint-lost-with-a-gift", What: "the hint of one who is given something else is nobody's",
+		File: "internal/wait/wait.go",
+		Old:  "if !p.Exclusive {\n					ls.Nudge", New: "if false {\n					ls.Nudge",
+		Package: "internal/wait", Run: "^TestGiveToOneWhoHasHeardAHint$", Fast: true,
+	},
+	{
+		Name: "wait/hint-not-passed-on", What: "who gives up keeps the hint that it was given: the next one sleeps on",
+		File: "internal/wait/wait.go",
+		Old:  "		if err := w.sleep(ctx, ans); err != nil {\n			return turn{}, err", New: "		if err := w.sleep(ctx, ans); err != nil {\n			return turn{asleep: true}, err",
+		Package: "internal/wait", Run: "^TestGivingUp$|^TestNoWakeUpIsLost$", Fast: true,
+	},
+	{
+		Name: "wait/no-recheck", What: "a message that is lost is waited for for ever",
+		File: "internal/wait/wait.go",
+		Old:  "d, recheck = jitter(p.Recheck), true", New: "d, recheck = time.Hour, true",
+		Package: "internal/wait", Run: "^TestRecheck$",
+	},
+	{
+		Name: "wait/deaf-and-trusting", What: "a waiter whose subscription is not confirmed sleeps as if it heard",
+		File: "internal/wait/wait.go",
+		Old:  "d = jitter(p.Unconfirmed)", New: "d = jitter(p.Recheck)",
+		Package: "internal/wait", Run: "^TestUnconfirmedIsAskedMoreOften$",
+	},
+	{
+		Name: "wait/lease-end-ignored", What: "nobody asks at the end of a dead holder's lease",
+		File: "internal/wait/wait.go",
+		Old:  "if ans.After > 0 && ans.After+slack < d {", New: "if false {",
+		Package: "internal/wait", Run: "^TestAfterBoundsTheSleep$",
+	},
+	{
+		Name: "wait/late-comers-admitted", What: "who came after the question is let in by its answer",
+		File: "internal/wait/line.go",
+		Old:  "q != nil && q.number <= upTo;", New: "q != nil;",
+		Package: "internal/wait", Run: "^TestTogether$|^TestTogetherWithThoseOfBefore$",
+	},
+	{
+		Name: "wait/everybody-asks", What: "a grant to one makes the next one ask at once: two scripts for each release",
+		File: "internal/wait/wait.go",
+		Old:  "return turn{asleep: p.Exclusive || ans.Last, after: ans.After}, nil", New: "return turn{after: ans.After}, nil",
+		Package: "internal/wait", Run: "^TestNextSleepsAfterAGrant$",
+	},
+	{
+		Name: "wait/party-without-speaker", What: "when the first of a client's queue leaves, nobody speaks for the others",
+		File: "internal/wait/party.go",
+		Old:  "	case spoke:\n		p.first.nudge()", New: "	case spoke:",
+		Package: "internal/wait", Run: "^TestTurnIsPassedOn$|^TestTurnOnlyTheFirstAsks$",
+	},
+	{
+		Name: "wait/pledge-to-one-who-asks", What: "a lock is handed to one who is asking Redis for it",
+		File: "internal/wait/line.go",
+		Old:  "if l == nil || l.head.asks || l.head.pledged {", New: "if l == nil || l.head.pledged {",
+		Package: "internal/wait", Run: "^TestPledgeHeadOnlyToWhoSleeps$",
+	},
+	{
+		Name: "wait/group-not-dismissed", What: "those for whom the head has asked are not told that they have it",
+		File: "internal/wait/line.go",
+		Old:  "		case i < served:\n", New: "		case i < served-1:\n",
+		Package: "internal/wait", Run: "^TestGroupServesThoseBehind$",
+	},
+}
