@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -155,32 +154,6 @@ func (c *cleanup) Value(key any) any {
 		return c.values.Value(key)
 	}
 	return c.Context.Value(key)
-}
-
-// bounds makes the contexts that bound an Unlock. Those of one moment share one
-// timer, because a timer each would be the dearest part of an Unlock.
-type bounds struct {
-	// mu guards the fields below.
-	mu      sync.Mutex
-	current context.Context
-	until   time.Time // from when on another is needed
-	cancel  context.CancelFunc
-}
-
-// share is for how long one timer serves the Unlocks that begin.
-const share = 50 * time.Millisecond
-
-// next returns a context that has the values of ctx, nothing of its
-// cancellation, and ends after bound, or up to share later.
-func (b *bounds) next(ctx context.Context, bound time.Duration) cleanup {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if now := time.Now(); now.After(b.until) {
-		// The one before it still serves those who have it, and ends by itself.
-		b.current, b.cancel = context.WithTimeout(context.Background(), bound+share)
-		b.until = now.Add(share)
-	}
-	return cleanup{Context: b.current, values: ctx, brief: true}
 }
 
 // process sends cmd and waits for its answer, for the end of ctx, or for Close.
