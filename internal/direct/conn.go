@@ -53,6 +53,7 @@ func (c *Conn) Do(args []any) (Answer, error) {
 	if !ok {
 		return Answer{}, ErrArgument
 	}
+	sent := offer(c.net, c.out) // Redis has it before anything else is seen to
 	now := time.Now()
 	if left := c.until.Sub(now); left < Soon/2 || left > Soon {
 		// One deadline serves the commands of a while: to set it is not free.
@@ -61,8 +62,10 @@ func (c *Conn) Do(args []any) (Answer, error) {
 			return Answer{}, c.fail(err)
 		}
 	}
-	if _, err := c.net.Write(c.out); err != nil {
-		return Answer{}, c.fail(err)
+	if sent < len(c.out) {
+		if _, err := c.net.Write(c.out[sent:]); err != nil {
+			return Answer{}, c.fail(err)
+		}
 	}
 	a, err := c.read()
 	if err != nil && timedOut(err) {
@@ -149,11 +152,7 @@ func (c *Conn) usable(now time.Time) bool {
 	if !ok {
 		return since <= blind
 	}
-	if since > idle || c.net.SetDeadline(time.Time{}) != nil { // one that is over would be all that is seen
-		return false
-	}
-	c.until = time.Time{}
-	return alive(sys)
+	return since <= idle && alive(sys)
 }
 
 // Put gives the connection back, or closes it when it is of no use.

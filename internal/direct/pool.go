@@ -16,13 +16,13 @@ const (
 	most = 8
 	// often is how many callers must have asked for a connection within a span, and
 	// have found none, for another to be made.
-	often = 20
+	often = 16
 	span  = time.Second
 	// idle is after how much time a connection is not used any more, sure after how
 	// much it is looked at first, since the server may have closed it, and blind after how
 	// much it is not used any more where that cannot be seen, as with TLS.
 	idle  = 2 * time.Second
-	sure  = 10 * time.Millisecond
+	sure  = 100 * time.Millisecond
 	blind = time.Second
 	// dialBound is how long it may take to make one, and dialPause how long none is
 	// made after one that could not be.
@@ -105,7 +105,7 @@ func (p *Pool) get() (c *Conn, makes <-chan struct{}) {
 		}
 		p.drop(c)
 	}
-	if now.Sub(p.since) > span {
+	if now.Sub(p.since) >= span {
 		p.asked, p.since = 0, now
 	}
 	if p.asked++; (p.asked >= often || Eager) && !p.closed && p.makes == nil && len(p.all) < most && !now.Before(p.until) {

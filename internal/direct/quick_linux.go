@@ -23,6 +23,10 @@ type quick struct {
 	net.Conn
 	raw     syscall.RawConn
 	in, out transfer
+
+	// How to run a step: when there is something to read, when there is room to
+	// write, and now.
+	readable, writable, now func(step func(fd uintptr) bool) error
 }
 
 // A transfer is one direction of a quick.
@@ -47,7 +51,7 @@ func quicken(conn net.Conn) net.Conn {
 	if err != nil {
 		return conn
 	}
-	q := &quick{Conn: conn, raw: raw}
+	q := &quick{Conn: conn, raw: raw, readable: raw.Read, writable: raw.Write}
 	q.in.step = func(fd uintptr) bool {
 		q.in.once(syscall.SYS_RECVFROM, fd, syscall.MSG_DONTWAIT)
 		return q.in.err != syscall.EAGAIN
@@ -62,7 +66,20 @@ func quicken(conn net.Conn) net.Conn {
 		}
 		return true
 	}
+	offer := func(fd uintptr) { q.out.step(fd) }
+	q.now = func(func(fd uintptr) bool) error { return raw.Control(offer) }
 	return q
+}
+
+// offer writes what conn takes at once, whatever deadline is set, and returns how
+// much that is: nothing where that cannot be had, or where Write will say why not.
+func offer(conn net.Conn, b []byte) int {
+	q, ok := conn.(*quick)
+	if !ok {
+		return 0
+	}
+	n, _, _ := q.out.move(b, q.now)
+	return n
 }
 
 // once makes one call that does not block.
@@ -97,7 +114,7 @@ func (q *quick) Read(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
 	}
-	n, errno, err := q.in.move(b, q.raw.Read)
+	n, errno, err := q.in.move(b, q.readable)
 	switch {
 	case err != nil:
 		return 0, err
@@ -110,7 +127,7 @@ func (q *quick) Read(b []byte) (int, error) {
 }
 
 func (q *quick) Write(b []byte) (int, error) {
-	n, errno, err := q.out.move(b, q.raw.Write)
+	n, errno, err := q.out.move(b, q.writable)
 	if err == nil && errno != 0 {
 		err = q.failed("write", errno)
 	}
@@ -119,4 +136,15 @@ func (q *quick) Write(b []byte) (int, error) {
 
 func (q *quick) failed(op string, errno syscall.Errno) error {
 	return &net.OpError{Op: op, Net: q.LocalAddr().Network(), Source: q.LocalAddr(), Addr: q.RemoteAddr(), Err: os.NewSyscallError(op, errno)}
+}
+
+// silent reports whether there is nothing to read, not even the end.
+func silent(fd uintptr) bool {
+	var b [1]byte
+	for {
+		_, _, err := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b[0])), 1, syscall.MSG_DONTWAIT|syscall.MSG_PEEK, 0, 0)
+		if err != syscall.EINTR {
+			return err == syscall.EAGAIN
+		}
+	}
 }

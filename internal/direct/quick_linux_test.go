@@ -8,11 +8,15 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
 // pair returns two ends of a connection.
@@ -85,6 +89,84 @@ func TestQuickIsAConnection(t *testing.T) {
 			require.ErrorIs(t, err, net.ErrClosed)
 		})
 	}
+}
+
+// What is offered is written whatever deadline is over, as far as there is room.
+func TestQuickOffers(t *testing.T) {
+	a, b := pair(t, "tcp", "127.0.0.1:0")
+	q := quicken(a)
+	require.NoError(t, q.SetDeadline(time.Now().Add(-time.Second)))
+	_, err := q.Write([]byte("x"))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	require.Equal(t, 3, offer(q, []byte("abc")))
+	require.Zero(t, offer(a, []byte("lost")), "not by another connection")
+	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<20)
+	n := offer(q, data)
+	require.Positive(t, n)
+	require.Less(t, n, len(data))
+	require.NoError(t, q.SetDeadline(time.Time{}))
+	done := make(chan error, 1)
+	go func() {
+		_, err := q.Write(data[n:])
+		done <- err
+	}()
+	got := make([]byte, 3+len(data))
+	_, err = io.ReadFull(b, got)
+	require.NoError(t, err)
+	require.Equal(t, "abc", string(got[:3]))
+	require.True(t, bytes.Equal(data, got[3:]))
+	require.NoError(t, <-done)
+	require.NoError(t, q.Close())
+	require.Zero(t, offer(q, []byte("x")))
+	_, err = q.Write([]byte("x"))
+	require.ErrorIs(t, err, net.ErrClosed, "Write says why")
+}
+
+// A command that is longer than the socket takes at once is sent once.
+func TestLongCommand(t *testing.T) {
+	a, b := pair(t, "tcp", "127.0.0.1:0")
+	require.NoError(t, a.(*net.TCPConn).SetWriteBuffer(4<<10))
+	p := &Pool{all: map[*Conn]struct{}{}}
+	c := &Conn{net: quicken(a), pool: p, shut: func() {}}
+	arg := strings.Repeat("x", 256<<10)
+	want, _ := encode(nil, []any{"echo", arg})
+	got := make([]byte, len(want))
+	done := make(chan error, 1)
+	go func() {
+		_, err := io.ReadFull(b, got)
+		if err == nil {
+			_, err = io.WriteString(b, ":1\r\n")
+		}
+		done <- err
+	}()
+	require.EqualValues(t, 1, do(t, c, "echo", arg).Int)
+	require.NoError(t, <-done)
+	require.True(t, bytes.Equal(want, got))
+	require.NoError(t, b.SetReadDeadline(time.Now().Add(time.Millisecond)))
+	_, err := b.Read(make([]byte, 1))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "nothing behind it")
+}
+
+// A look at a connection takes nothing from it, and sees its end, whatever deadline is set.
+func TestQuickIsLookedAt(t *testing.T) {
+	a, b := pair(t, "tcp", "127.0.0.1:0")
+	q := quicken(a)
+	sys, ok := q.(syscall.Conn)
+	require.True(t, ok)
+	require.NoError(t, q.SetDeadline(time.Now().Add(-time.Second)))
+	require.True(t, alive(sys))
+	_, err := b.Write([]byte("unasked"))
+	require.NoError(t, err)
+	redistest.Until(t, "the bytes to come", func() bool { return !alive(sys) })
+	require.NoError(t, q.SetDeadline(time.Time{}))
+	got := make([]byte, 7)
+	_, err = io.ReadFull(q, got)
+	require.NoError(t, err)
+	require.True(t, alive(sys))
+	require.NoError(t, b.Close())
+	redistest.Until(t, "the end to come", func() bool { return !alive(sys) })
+	require.NoError(t, q.Close())
+	require.False(t, alive(sys))
 }
 
 func TestQuickHearsOfTheEnd(t *testing.T) {

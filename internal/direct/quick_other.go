@@ -6,3 +6,6 @@ import "net"
 
 // quicken returns conn: nothing is quicker here, or the race detector is to see it.
 func quicken(conn net.Conn) net.Conn { return conn }
+
+// offer writes nothing.
+func offer(net.Conn, []byte) int { return 0 }
