@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/latchkey-go/latchkey/internal/direct"
 )
 
 const (
@@ -42,6 +44,7 @@ type conn struct {
 	cmds      chan []command // closed to end the connection
 	lastFrame atomic.Int64   // as Notifier.elapsed
 	frames    atomic.Uint64
+	listener  direct.Listener // reads, where it was told of the connection
 
 	// Owned by the control goroutine.
 	fifo       []*op // written, not answered
@@ -215,49 +218,63 @@ func (c *conn) read(ps *redis.PubSub) {
 	// not limit the read. Silence is the control goroutine's business.
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
+	next := func() (direct.Frame, error) { return receive(ctx, ps) }
+	if c.listener.Listens() {
+		next = c.listener.Next
+	}
 	for {
-		msg, err := receive(ctx, ps)
-		reply := err != nil && isReply(err)
-		if err == nil || reply || unknownPush(err) {
-			now := c.n.elapsed()
-			c.lastFrame.Store(now)
-			c.frames.Add(1)
-			c.n.lastFrame.Store(now)
+		f, err := next()
+		if err != nil {
+			c.n.post(event{kind: evLost, conn: c, err: err})
+			return
 		}
-		switch m := msg.(type) {
-		case *redis.Message:
-			c.n.message(m.Channel, m.Payload)
-		case *redis.Subscription:
-			c.n.post(event{kind: evConfirm, conn: c, verb: m.Kind, name: m.Channel})
-		case *redis.Pong:
+		now := c.n.elapsed()
+		c.lastFrame.Store(now)
+		c.frames.Add(1)
+		c.n.lastFrame.Store(now)
+		switch f.Kind {
+		case "message", "smessage":
+			c.n.message(f.Channel, f.Payload)
+		case verbSubscribe, verbUnsubscribe, verbSSubscribe, verbSUnsubscribe:
+			c.n.post(event{kind: evConfirm, conn: c, verb: f.Kind, name: f.Channel})
+		case "pong":
 			c.n.post(event{kind: evPong, conn: c})
-		default:
-			switch {
-			case reply:
-				c.n.post(event{kind: evReply, conn: c, err: err})
-			case !unknownPush(err):
-				c.n.post(event{kind: evLost, conn: c, err: err})
-				return
-			}
+		case "":
+			c.n.post(event{kind: evReply, conn: c, err: f.Err})
 		}
 	}
+}
+
+// receive has go-redis read one frame. It asserts types on what the server sends; a
+// frame of an unexpected shape is to cost the connection, not the process.
+func receive(ctx context.Context, ps *redis.PubSub) (f direct.Frame, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("pubsub: malformed frame: %v", r)
+		}
+	}()
+	msg, err := ps.Receive(ctx)
+	switch m := msg.(type) {
+	case *redis.Message:
+		return direct.Frame{Kind: "message", Channel: m.Channel, Payload: m.Payload}, nil
+	case *redis.Subscription:
+		return direct.Frame{Kind: m.Kind, Channel: m.Channel}, nil
+	case *redis.Pong:
+		return direct.Frame{Kind: "pong"}, nil
+	}
+	switch {
+	case isReply(err):
+		return direct.Frame{Err: err}, nil
+	case unknownPush(err):
+		return direct.Frame{Kind: "unknown"}, nil
+	}
+	return direct.Frame{}, err
 }
 
 // unknownPush reports a frame that go-redis read but has no type for, such as a
 // push of a newer server. The connection is fine.
 func unknownPush(err error) bool {
 	return err != nil && strings.HasPrefix(err.Error(), "redis: unsupported pubsub message")
-}
-
-// receive reads one frame. go-redis asserts types on what the server sends; a
-// frame of an unexpected shape is to cost the connection, not the process.
-func receive(ctx context.Context, ps *redis.PubSub) (msg any, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			msg, err = nil, fmt.Errorf("pubsub: malformed frame: %v", r)
-		}
-	}()
-	return ps.Receive(ctx)
 }
 
 func isReply(err error) bool {

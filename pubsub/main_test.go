@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/latchkey-go/latchkey/internal/direct"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/pubsub"
 )
@@ -26,7 +27,14 @@ const patience = 10 * time.Second
 
 func newNotifier(t testing.TB, rdb redis.UniversalClient, cfg pubsub.Config) *pubsub.Notifier {
 	t.Helper()
-	n := pubsub.New(redistest.UserOnAny(t, rdb), cfg)
+	rdb = redistest.UserOnAny(t, rdb)
+	if c, ok := rdb.(*redis.Client); ok && redistest.Eager() {
+		if sub := direct.Subscriber(c); sub != nil {
+			t.Cleanup(func() { require.NoError(t, sub.Close()) })
+			rdb = sub
+		}
+	}
+	n := pubsub.New(rdb, cfg)
 	t.Cleanup(func() { require.NoError(t, n.Close()) })
 	return n
 }

@@ -40,7 +40,7 @@ func options(rdb *redis.Client) (o redis.Options, ok bool) {
 }
 
 // quickly makes what o dials quick, and tells made of it.
-func quickly(o *redis.Options, made func(net.Conn)) {
+func quickly(o *redis.Options, made func(context.Context, net.Conn)) {
 	dial := o.Dialer
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
@@ -48,19 +48,21 @@ func quickly(o *redis.Options, made func(net.Conn)) {
 			return nil, err
 		}
 		conn = quicken(conn)
-		made(conn)
+		made(ctx, conn)
 		return conn, nil
 	}
 }
 
 // Subscriber returns a client like rdb for connections that subscribe, which the
-// caller closes; nil where that has to be rdb itself, or would gain nothing.
+// caller closes; nil where that has to be rdb itself, or would gain nothing. It tells
+// a [Listener] of them.
 func Subscriber(rdb *redis.Client) *redis.Client {
 	o, ok := options(rdb)
 	if !ok || o.TLSConfig != nil {
 		return nil
 	}
-	quickly(&o, func(net.Conn) {})
+	o.Protocol = 2 // in which all that comes is an answer or a message
+	quickly(&o, dialled)
 	return redis.NewClient(&o)
 }
 
@@ -68,7 +70,7 @@ func Subscriber(rdb *redis.Client) *redis.Client {
 func connect(ctx context.Context, o redis.Options, made func(net.Conn)) (shut func(), err error) {
 	// It has a go-redis client of its own, which makes it, says who the user is, and
 	// has nothing more to say or to read from then on.
-	quickly(&o, made)
+	quickly(&o, func(_ context.Context, conn net.Conn) { made(conn) })
 	client := redis.NewClient(&o)
 	session := client.Conn() // go-redis leaves the connection to it
 	shut = func() {
