@@ -23,7 +23,7 @@ var directBugs = []Bug{
 	{
 		Name: "direct/closed-meanwhile", What: "a connection that the server has closed fails the next command",
 		File: "internal/direct/conn.go",
-		Old:  "	return alive(sys)", New: "	return sys != nil",
+		Old:  "alive(sys)", New: "sys != nil",
 		Package: "internal/direct", Run: "^TestPoolLooksAtWhatItHas$",
 	},
 	{
@@ -43,5 +43,29 @@ var directBugs = []Bug{
 		File: "internal/direct/conn.go",
 		Old:  "left < Soon/2 || left > Soon", New: "left < Soon/2",
 		Package: "internal/direct", Run: "^TestNoAnswerSoon$",
+	},
+	{
+		Name: "direct/sent-twice", What: "what has been written of a command before the deadline was set is written once more",
+		File: "internal/direct/conn.go",
+		Old:  "c.net.Write(c.out[sent:])", New: "c.net.Write(c.out)",
+		Package: "internal/direct", Run: "^TestLongCommand$",
+	},
+	{
+		Name: "direct/handshake-deadline", What: "the subscriber's connection is given up when the deadline of its handshake is over",
+		File: "internal/direct/listener.go",
+		Old:  "l.conn != nil && l.conn.SetReadDeadline(time.Time{}) == nil", New: "l.conn != nil && !time.Time{}.After(time.Now())",
+		Package: "internal/direct", Run: "^TestListenerHasNoDeadline$",
+	},
+	{
+		Name: "direct/second-frame", What: "of two messages that come at once the second waits for a third",
+		File: "internal/direct/listener.go",
+		Old:  "		if l.at < len(l.in) {", New: "		if l.at == 0 && len(l.in) > 0 {",
+		Package: "internal/direct", Run: "^TestListenerReadsFrames$",
+	},
+	{
+		Name: "direct/unlock-for-ever", What: "an Unlock that Redis does not answer goes on for ever",
+		File: "internal/engine/bounds.go",
+		Old:  "	if time.Now().Before(b.at) {", New: "	if b.timed == nil {",
+		Package: "internal/engine", Run: "^TestBoundEnds$",
 	},
 }

@@ -92,4 +92,10 @@ var waitBugs = []Bug{
 		Old:  "		case i < served:\n", New: "		case i < served-1:\n",
 		Package: "internal/wait", Run: "^TestGroupServesThoseBehind$",
 	},
+	{
+		Name: "wait/told-last", What: "a waiter that is given a lock goes on when the subscriptions that nobody needs any more are closed",
+		File: "internal/wait/line.go",
+		Old:  "	know()\n	p.tell(turn{granted: true})\n	if hints != nil {", New: "	know()\n	defer p.tell(turn{granted: true})\n	if hints != nil {",
+		Package: "internal/wait", Run: "^TestKeepTellsFirst$",
+	},
 }

@@ -79,26 +79,30 @@ func (e *Engine) readGift(s *Spec, message string) (g gift, ok bool) {
 		return gift{}, false
 	}
 	text, tag := text[:at+1], text[at+1:]
-	sum := sha1.Sum([]byte(s.Key + " " + text + e.proof)) //nolint:gosec // the only one that Redis has for scripts, and nobody gains by a collision
-	if subtle.ConstantTimeCompare([]byte(tag), []byte(hex.EncodeToString(sum[:]))) == 0 {
-		return gift{}, false
-	}
-	fields := strings.Split(text[:at], " ")
-	if len(fields) != 3 && len(fields) != 4 {
+	// The waiter stands still until this is through: nothing is allocated for it.
+	var buf [256]byte
+	b := append(append(append(append(buf[:0], s.Key...), ' '), text...), e.proof...)
+	sum := sha1.Sum(b) //nolint:gosec // the only one that Redis has for scripts, and nobody gains by a collision
+	var digits [2 * sha1.Size]byte
+	hex.Encode(digits[:], sum[:])
+	if subtle.ConstantTimeCompare(append(buf[:0], tag...), digits[:]) == 0 {
 		return gift{}, false
 	}
 	var n [4]int64
-	for i, f := range fields {
-		x, err := strconv.ParseUint(f, 10, 63)
-		if err != nil {
+	fields := 0
+	for rest := text; rest != ""; fields++ {
+		field, after, _ := strings.Cut(rest, " ")
+		x, err := strconv.ParseUint(field, 10, 63)
+		if err != nil || fields == len(n) {
 			return gift{}, false
 		}
-		n[i] = int64(x)
+		n[fields], rest = int64(x), after
 	}
-	if n[1] > MaxLease.Milliseconds() {
+	if fields < 3 || n[1] > MaxLease.Milliseconds() {
 		return gift{}, false
 	}
-	return gift{e.cfg.ID + ":" + fields[0], time.Duration(n[1]) * time.Millisecond, n[2], n[3]}, true
+	number := text[:strings.IndexByte(text, ' ')]
+	return gift{e.cfg.ID + ":" + number, time.Duration(n[1]) * time.Millisecond, n[2], n[3]}, true
 }
 
 // told takes in a message to the waiters of this client, and returns false when it
@@ -127,11 +131,18 @@ func (e *Engine) told(s *Spec, message string) bool {
 		return true
 	}
 	e.listed.forget(s.Key, g.id)
-	if c, ok := e.lines.Head(s.Line).(*claim); !ok || c.entry.field != g.id {
-		e.unwanted(s, g.id)
-		return true
+	pl, ok := e.lines.PledgeHead(s.Line)
+	head := pl.Claim
+	if !ok {
+		head = e.lines.Head(s.Line)
 	}
-	if pl, ok := e.lines.PledgeHead(s.Line); !ok || !e.given(pl, g) {
+	switch c, isClaim := head.(*claim); {
+	case !isClaim || c.entry.field != g.id:
+		if ok {
+			pl.Drop()
+		}
+		e.unwanted(s, g.id)
+	case !ok || !e.given(pl, g):
 		// It is asking, perhaps since before it was given the lock, or has to.
 		e.lines.Nudge(s.Line)
 	}
@@ -147,7 +158,6 @@ func (e *Engine) given(pl wait.Pledge, g gift) bool {
 		pl.Drop()
 		return false // it is asking
 	}
-	defer ent.unlockOps()
 	ent.mu.Lock()
 	window := watchdog.NewWindow(ent.waits, g.lease)
 	free := ent.count == 0 && ent.waitsAt <= g.at // else it has been refused since
@@ -161,15 +171,21 @@ func (e *Engine) given(pl wait.Pledge, g gift) bool {
 	if !free || !c.fresh || e.cfg.Acks.on() || !c.renewed() || c.cfg.Label != "" ||
 		s.Fenced && g.token == 0 || window.Remaining(e.now()) < least {
 		pl.Drop()
+		ent.unlockOps()
 		return false
 	}
-	kept := pl.Keep(g.lease, func() {
-		c.hold = ent.grant(c.ctx, s, c.cfg, Grant{Token: g.token}, 1, window)
-		if c.hold != nil && c.doubts > 0 {
+	var hold *Hold
+	if !pl.Keep(g.lease, func() {
+		hold = ent.grant(c.ctx, s, c.cfg, Grant{Token: g.token}, 1, window)
+		if hold != nil && c.doubts > 0 {
 			ent.haunt(c.until)
 		}
-	})
-	return kept && c.hold != nil
+		c.hold = hold
+		ent.unlockOps() // the waiter goes on with the next line, and may unlock at once
+	}) {
+		ent.unlockOps()
+	}
+	return hold != nil
 }
 
 // mayCut notes when the lease ends that a waiter was given, who may want a shorter one.

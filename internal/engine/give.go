@@ -63,16 +63,31 @@ func (l *listed) remove(key, entry string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.m[key] == entry {
-		delete(l.m, key)
-		l.n.Store(int32(len(l.m)))
+		l.removeLocked(key)
 	}
+}
+
+func (l *listed) removeLocked(key string) {
+	delete(l.m, key)
+	l.n.Store(int32(len(l.m)))
 }
 
 // forget forgets the entry of a holder.
 func (l *listed) forget(key, holder string) {
-	if entry := l.get(key); strings.HasPrefix(entry, strings.Replace(holder, ":", " ", 1)+" ") {
-		l.remove(key, entry)
+	if l.n.Load() == 0 {
+		return
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if entryOf(l.m[key], holder) {
+		l.removeLocked(key)
+	}
+}
+
+// entryOf reports whether an entry is that of a holder, who has a ':' where it has a ' '.
+func entryOf(entry, holder string) bool {
+	n, colon := len(holder), strings.LastIndexByte(holder, ':')
+	return len(entry) > n && entry[n] == ' ' && entry[:colon] == holder[:colon] && entry[colon+1:n] == holder[colon+1:]
 }
 
 func (e *Engine) gives(s *Spec) bool { return e.Gives(s.List) }

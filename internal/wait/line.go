@@ -1,6 +1,7 @@
 package wait
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -322,11 +323,12 @@ func (p *Place) keep(ls *Lines, after time.Duration, know func()) bool {
 	}
 	hints := ls.remove(p, turn{asleep: true, after: after})
 	ls.mu.Unlock()
-	if hints != nil {
-		hints.Close()
-	}
 	know()
 	p.tell(turn{granted: true})
+	if hints != nil {
+		runtime.Gosched() // whoever has been told goes first
+		hints.Close()
+	}
 	return true
 }
 

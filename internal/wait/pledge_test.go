@@ -223,6 +223,33 @@ func TestPledgeKeptAsTheWaitEnds(t *testing.T) {
 	}
 }
 
+// closing are hints that call f as they are closed.
+type closing struct {
+	*hints
+	f func()
+}
+
+func (c closing) Close() { c.f(); c.hints.Close() }
+
+// Whoever is given it does not wait for what nobody needs any more to be closed.
+func TestKeepTellsFirst(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		ls, h, p := wait.NewLines(), newHints(), policy(nil)
+		var first <-chan result
+		p.Listen = func() wait.Hints {
+			h.open()
+			return closing{h, func() { require.NoError(t, (<-first).err) }}
+		}
+		first = until(t.Context(), ls, "k", newClaim(always), p)
+		synctest.Wait()
+		pl, ok := ls.PledgeHead("k")
+		require.True(t, ok)
+		require.True(t, pl.Keep(0, func() {}))
+		opened, closed := h.counts()
+		require.Equal(t, opened, closed, "hints left open")
+	})
+}
+
 // A hint comes while a pledge is under way: the head asks, and is told by its
 // claim, which waits for who gives.
 func TestPledgeKeptWhileItAsks(t *testing.T) {
