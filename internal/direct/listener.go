@@ -1,6 +1,7 @@
 package direct
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,8 @@ type Listener struct {
 	mu   sync.Mutex // guards conn until Listens has been called
 	conn net.Conn
 	in   []byte
-	at   int // of in, so much has been returned
+	at   int    // of in, so much has been returned
+	last string // the channel of the last message
 }
 
 type listenerKey struct{}
@@ -57,7 +59,7 @@ func (l *Listener) Listens() bool {
 func (l *Listener) Next() (Frame, error) {
 	for {
 		if l.at < len(l.in) {
-			f, n, err := frame(l.in[l.at:])
+			f, n, err := l.frame(l.in[l.at:])
 			if !errors.Is(err, errMore) {
 				l.at += n
 				return f, err
@@ -89,8 +91,24 @@ func (l *Listener) read() error {
 	return err
 }
 
+var messageHead = []byte("*3\r\n$7\r\nmessage\r\n")
+
 // frame reads a frame from the beginning of in, of which it is n bytes long.
-func frame(in []byte) (f Frame, n int, err error) {
+func (l *Listener) frame(in []byte) (f Frame, n int, err error) {
+	if rest, ok := bytes.CutPrefix(in, messageHead); ok { // nearly all are messages
+		channel, n, err := bulk(rest)
+		if err != nil {
+			return Frame{}, 0, err
+		}
+		payload, m, err := bulk(rest[n:])
+		if err != nil {
+			return Frame{}, 0, err
+		}
+		if string(channel) != l.last {
+			l.last = string(channel)
+		}
+		return Frame{Kind: "message", Channel: l.last, Payload: string(payload)}, len(messageHead) + n + m, nil
+	}
 	v, n, err := parseAny(in, 0)
 	if err != nil {
 		return Frame{}, 0, err

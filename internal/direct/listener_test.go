@@ -78,7 +78,7 @@ func TestListenerReadsFrames(t *testing.T) {
 }
 
 func TestListenerRefusesWhatIsNoFrame(t *testing.T) {
-	for _, bad := range []string{":1\r\n", "+OK\r\n", "$-1\r\n", "*0\r\n", "*1\r\n:1\r\n", ">2\r\n+a\r\n+b\r\n", "HTTP/1.1 400 Bad Request\r\n", "*3\r\n$x\r\n"} {
+	for _, bad := range []string{":1\r\n", "+OK\r\n", "$-1\r\n", "*0\r\n", "*1\r\n:1\r\n", ">2\r\n+a\r\n+b\r\n", "HTTP/1.1 400 Bad Request\r\n", "*3\r\n$x\r\n", "*3\r\n$7\r\nmessage\r\n:1\r\n"} {
 		t.Run(bad, func(t *testing.T) {
 			l, server := listener(t)
 			go func() { _, _ = io.WriteString(server, message+bad) }()

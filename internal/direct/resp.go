@@ -169,26 +169,38 @@ func parseAny(in []byte, depth int) (v any, n int, err error) {
 	case ':':
 		return lineOf(in)
 	case '$':
-		length, n, err := line(in)
-		switch {
-		case err != nil:
-			return nil, 0, err
-		case length < 0:
-			return nil, n, nil
-		case length > longest:
-			return nil, 0, errAnswer
-		case int64(len(in)-n) < length+2:
-			return nil, 0, errMore
+		text, n, err := bulk(in)
+		if text == nil {
+			return nil, n, err
 		}
-		end := n + int(length)
-		if in[end] != '\r' || in[end+1] != '\n' {
-			return nil, 0, errAnswer
-		}
-		return string(in[n:end]), end + 2, nil
+		return string(text), n, err
 	case '*':
 		return parseArray(in, depth)
 	}
 	return nil, 0, fmt.Errorf("%w: it begins with %q", errAnswer, in[0])
+}
+
+// bulk reads a string, which is nil where Redis's is.
+func bulk(in []byte) (text []byte, n int, err error) {
+	if len(in) > 0 && in[0] != '$' {
+		return nil, 0, fmt.Errorf("%w: it begins with %q", errAnswer, in[0])
+	}
+	length, n, err := line(in)
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case length < 0:
+		return nil, n, nil
+	case length > longest:
+		return nil, 0, errAnswer
+	case int64(len(in)-n) < length+2:
+		return nil, 0, errMore
+	}
+	end := n + int(length)
+	if in[end] != '\r' || in[end+1] != '\n' {
+		return nil, 0, errAnswer
+	}
+	return in[n:end], end + 2, nil
 }
 
 func lineOf(in []byte) (any, int, error) {
