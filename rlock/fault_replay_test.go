@@ -470,7 +470,7 @@ func TestFaultFrozenServerMakesNoGhosts(t *testing.T) {
 			require.Empty(t, r.keys(t))
 			mon.Stop()
 			r.free(t, "a0", "a1", "a199")
-			require.LessOrEqual(t, c.Stats().Undone, uint64(n))
+			require.LessOrEqual(t, c.Stats().Undone, uint64(n+n/20)) // whose connection has failed asks once more
 		})
 	}
 }

@@ -367,8 +367,10 @@ func TestCloseUndoes(t *testing.T) {
 				env.Link(rdb).OnNext(1, "evalsha", redistest.Swallow)
 				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 				defer cancel()
-				require.ErrorIs(t, s.Acquire(ctx, 1), context.DeadlineExceeded)
-				env.Partition(rdb)
+				acquired := s.AcquireAsync(ctx, 1)
+				env.Advance(50 * time.Millisecond)
+				env.Partition(rdb) // before the first undo
+				require.ErrorIs(t, <-acquired, context.DeadlineExceeded)
 				require.Equal(t, "0", env.Redis.Get(t.Context(), "s").Val(), "taken")
 				if heals {
 					time.AfterFunc(3*time.Second, func() { env.Heal(rdb) })

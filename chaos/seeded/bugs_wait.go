@@ -95,7 +95,7 @@ var waitBugs = []Bug{
 	{
 		Name: "wait/told-last", What: "a waiter that is given a lock goes on when the subscriptions that nobody needs any more are closed",
 		File: "internal/wait/line.go",
-		Old:  "	know()\n	p.tell(turn{granted: true})\n	if hints != nil {", New: "	know()\n	defer p.tell(turn{granted: true})\n	if hints != nil {",
-		Package: "internal/wait", Run: "^TestKeepTellsFirst$",
+		Old:  "	if hints != nil && !first {", New: "	if hints != nil {",
+		Package: "internal/wait", Run: "^TestHandTellsFirst$",
 	},
 }

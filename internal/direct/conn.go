@@ -142,10 +142,10 @@ func (c *Conn) fail(err error) error {
 }
 
 // usable reports whether the server has not closed the connection since it was
-// used, as far as can be told.
-func (c *Conn) usable(now time.Time) bool {
+// used, as far as can be told. One that is trusted is not looked at just after its use.
+func (c *Conn) usable(now time.Time, trusted bool) bool {
 	since := now.Sub(c.used)
-	if since <= sure {
+	if since <= sure && trusted {
 		return true
 	}
 	sys, ok := c.net.(syscall.Conn)

@@ -7,7 +7,9 @@
 // go-redis does not look at a context while it reads. Here such a caller reads for
 // [Soon] at most, and has somebody else read on.
 //
-// Nothing depends on it. A [Pool] has connections only while commands are frequent,
+// A [Listener] reads what comes to a connection that subscribes, for the same reason.
+//
+// No command depends on it. A [Pool] has connections only while commands are frequent,
 // and whoever gets none sends his command by go-redis, which also makes the
 // connections: it knows how to reach the server, and who the user is.
 package direct

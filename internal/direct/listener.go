@@ -109,7 +109,11 @@ func (l *Listener) frame(in []byte) (f Frame, n int, err error) {
 		}
 		return Frame{Kind: "message", Channel: l.last, Payload: string(payload)}, len(messageHead) + n + m, nil
 	}
-	v, n, err := parseAny(in, 0)
+	parse := parseAny
+	if in[0] == '>' { // of a server that speaks RESP3, whatever it is asked for
+		parse = parseArray
+	}
+	v, n, err := parse(in, 0)
 	if err != nil {
 		return Frame{}, 0, err
 	}

@@ -38,6 +38,7 @@ func TestListenerReadsFrames(t *testing.T) {
 		{message, Frame{Kind: "message", Channel: "c", Payload: "hello\r\n"}},
 		{"*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n", Frame{Kind: "subscribe", Channel: "c"}},
 		{"*2\r\n$4\r\npong\r\n$0\r\n\r\n", Frame{Kind: "pong"}},
+		{">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n", Frame{Kind: "message", Channel: "c", Payload: "x"}},
 		{"+PONG\r\n", Frame{Kind: "pong"}},
 		{"-NOPERM no\r\n", Frame{Err: sent("NOPERM no")}},
 		{"*4\r\n$8\r\npmessage\r\n$1\r\n*\r\n$1\r\nc\r\n$1\r\nx\r\n", Frame{Kind: "pmessage", Channel: "*", Payload: "c"}},
@@ -78,7 +79,7 @@ func TestListenerReadsFrames(t *testing.T) {
 }
 
 func TestListenerRefusesWhatIsNoFrame(t *testing.T) {
-	for _, bad := range []string{":1\r\n", "+OK\r\n", "$-1\r\n", "*0\r\n", "*1\r\n:1\r\n", ">2\r\n+a\r\n+b\r\n", "HTTP/1.1 400 Bad Request\r\n", "*3\r\n$x\r\n", "*3\r\n$7\r\nmessage\r\n:1\r\n"} {
+	for _, bad := range []string{":1\r\n", "+OK\r\n", "$-1\r\n", "*0\r\n", "*1\r\n:1\r\n", "HTTP/1.1 400 Bad Request\r\n", "*3\r\n$x\r\n", "*3\r\n$7\r\nmessage\r\n:1\r\n"} {
 		t.Run(bad, func(t *testing.T) {
 			l, server := listener(t)
 			go func() { _, _ = io.WriteString(server, message+bad) }()

@@ -53,6 +53,7 @@ type Pool struct {
 	asked  int                // how many have found none
 	since  time.Time          // since then
 	until  time.Time          // until then none is made
+	failed time.Time          // when one was last found to be of no use
 	closed bool
 }
 
@@ -100,7 +101,7 @@ func (p *Pool) get() (c *Conn, makes <-chan struct{}) {
 	for n := len(p.free); n > 0; n = len(p.free) {
 		c := p.free[n-1]
 		p.free = p.free[:n-1]
-		if !p.old(c, now) && c.usable(now) {
+		if !p.old(c, now) && c.usable(now, c.used.After(p.failed)) {
 			return c, nil
 		}
 		p.drop(c)
@@ -126,6 +127,9 @@ func (p *Pool) put(c *Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c.used = time.Now()
+	if c.broken {
+		p.failed = c.used // and what ended it may have ended others
+	}
 	if c.broken || p.closed || p.old(c, c.used) {
 		p.drop(c)
 		return

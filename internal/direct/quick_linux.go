@@ -25,7 +25,7 @@ type quick struct {
 	in, out transfer
 
 	// How to run a step: when there is something to read, when there is room to
-	// write, and now.
+	// write, and now, which is for a step of out and runs no other.
 	readable, writable, now func(step func(fd uintptr) bool) error
 }
 

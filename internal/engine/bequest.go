@@ -131,18 +131,11 @@ func (e *Engine) told(s *Spec, message string) bool {
 		return true
 	}
 	e.listed.forget(s.Key, g.id)
-	pl, ok := e.lines.PledgeHead(s.Line)
-	head := pl.Claim
-	if !ok {
-		head = e.lines.Head(s.Line)
-	}
-	switch c, isClaim := head.(*claim); {
-	case !isClaim || c.entry.field != g.id:
-		if ok {
-			pl.Drop()
-		}
+	if c, ok := e.lines.Head(s.Line).(*claim); !ok || c.entry.field != g.id {
 		e.unwanted(s, g.id)
-	case !ok || !e.given(pl, g):
+		return true
+	}
+	if pl, ok := e.lines.PledgeHead(s.Line); !ok || !e.given(pl, g) {
 		// It is asking, perhaps since before it was given the lock, or has to.
 		e.lines.Nudge(s.Line)
 	}
@@ -175,13 +168,13 @@ func (e *Engine) given(pl wait.Pledge, g gift) bool {
 		return false
 	}
 	var hold *Hold
-	if !pl.Keep(g.lease, func() {
+	if !pl.Hand(g.lease, func() {
 		hold = ent.grant(c.ctx, s, c.cfg, Grant{Token: g.token}, 1, window)
 		if hold != nil && c.doubts > 0 {
 			ent.haunt(c.until)
 		}
 		c.hold = hold
-		ent.unlockOps() // the waiter goes on with the next line, and may unlock at once
+		ent.unlockOps() // from here on the claim may have returned, and have unlocked
 	}) {
 		ent.unlockOps()
 	}

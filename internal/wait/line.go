@@ -315,7 +315,7 @@ func (p *Place) doubt() {
 }
 
 // keep has p leave its line; the next one need not ask before after is over.
-func (p *Place) keep(ls *Lines, after time.Duration, know func()) bool {
+func (p *Place) keep(ls *Lines, after time.Duration, know func(), first bool) bool {
 	ls.mu.Lock()
 	if p.gone {
 		ls.mu.Unlock()
@@ -323,10 +323,13 @@ func (p *Place) keep(ls *Lines, after time.Duration, know func()) bool {
 	}
 	hints := ls.remove(p, turn{asleep: true, after: after})
 	ls.mu.Unlock()
+	if hints != nil && !first {
+		hints.Close()
+	}
 	know()
 	p.tell(turn{granted: true})
-	if hints != nil {
-		runtime.Gosched() // whoever has been told goes first
+	if hints != nil && first {
+		runtime.Gosched() // it runs before the caller does, as a rule
 		hints.Close()
 	}
 	return true

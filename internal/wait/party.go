@@ -205,7 +205,7 @@ func (st *seat) doubt() {
 }
 
 // keep leaves st in its party, from which it takes itself out.
-func (st *seat) keep(ls *Lines, _ time.Duration, know func()) bool {
+func (st *seat) keep(ls *Lines, _ time.Duration, know func(), _ bool) bool {
 	ls.mu.Lock()
 	if st.gone {
 		ls.mu.Unlock()

@@ -232,7 +232,7 @@ type closing struct {
 func (c closing) Close() { c.f(); c.hints.Close() }
 
 // Whoever is given it does not wait for what nobody needs any more to be closed.
-func TestKeepTellsFirst(t *testing.T) {
+func TestHandTellsFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		ls, h, p := wait.NewLines(), newHints(), policy(nil)
 		var first <-chan result
@@ -244,7 +244,7 @@ func TestKeepTellsFirst(t *testing.T) {
 		synctest.Wait()
 		pl, ok := ls.PledgeHead("k")
 		require.True(t, ok)
-		require.True(t, pl.Keep(0, func() {}))
+		require.True(t, pl.Hand(0, func() {}))
 		opened, closed := h.counts()
 		require.Equal(t, opened, closed, "hints left open")
 	})
