@@ -70,7 +70,14 @@ func TestCancelledLockAsyncLeaksNothing(t *testing.T) {
 			channels = append(channels, l.LockAsync(ctx))
 		}
 	}
-	redistest.Until(t, "all holds to be given back", func() bool { return c.Stats().Held == 0 && c.Stats().Waiting == 0 })
+	redistest.Until(t, "all holds to be given back", func() bool {
+		for _, ch := range channels {
+			if len(ch) == 0 {
+				return false
+			}
+		}
+		return c.Stats().Held == 0 && c.Stats().Waiting == 0 // in this order: no Hold comes any more
+	})
 	redistest.Until(t, "the key to go", func() bool { return rdb.Exists(t.Context(), "a").Val() == 0 })
 	for _, ch := range channels {
 		results := 0

@@ -32,6 +32,10 @@ type Env struct {
 	watching sync.Mutex // held during a call of watch
 }
 
+// lifetime is how much fake time a bubble has: who waits there for what never comes asks
+// again for ever.
+const lifetime = 1000 * time.Hour
+
 // Bubble runs f in a synctest bubble, with a Redis in it. Time there is fake:
 // it moves on as soon as all goroutines are waiting, TTLs and TIME with it, so
 // that hours pass in milliseconds and durations can be compared with ==. When
@@ -48,6 +52,8 @@ func Bubble(t *testing.T, f func(t *testing.T, env *Env)) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		through := false
+		end := time.AfterFunc(lifetime, func() { panic("redistest: somebody in the bubble waits for what never comes") })
+		defer end.Stop()
 		defer func() {
 			if t.Failed() && !through {
 				// Who waits for what the test would have done waits for ever, and

@@ -62,7 +62,7 @@ type mob struct {
 
 func inMob(t *testing.T, n int, f func(m *mob)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		m := &mob{T: t, ls: wait.NewLines()}
 		h := newHints()
 		ctx, stop := context.WithCancel(t.Context())

@@ -40,7 +40,7 @@ type dozy struct {
 
 func inDoze(t *testing.T, after time.Duration, rouses bool, f func(d *dozy)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		ls := wait.NewLines()
 		d := &dozy{T: t, ls: ls, hints: rousing{newHints(), ls}}
 		listening := func() *wait.Policy {

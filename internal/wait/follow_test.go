@@ -37,7 +37,7 @@ type following struct {
 // inFollowing runs f, which says by set how the one that follows waits.
 func inFollowing(t *testing.T, set func(p *wait.Policy), f func(f *following)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		f1 := &following{T: t, ls: wait.NewLines(), hints: newHints(), head: newClaim(always), claim: &header{claim: newClaim(always)}}
 		require.False(t, f1.ls.Follow(t.Context(), "k", f1.claim, new(wait.Place), false), "there is nobody to follow")
 		require.Zero(t, f1.ls.Waiting())

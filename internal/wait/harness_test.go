@@ -4,11 +4,23 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/wait"
 )
+
+// inBubble runs f in a bubble of fake time. Who waits there for what never comes asks
+// again for ever, and so the bubble would not end.
+func inBubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		end := time.AfterFunc(1000*time.Hour, func() { panic("somebody waits for what never comes") })
+		defer end.Stop()
+		f(t)
+	})
+}
 
 // A claim answers from a function and records when it was asked.
 type claim struct {

@@ -129,7 +129,7 @@ func (l *lock) listening() int {
 }
 
 func TestFirstComeFirstServed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		const n = 20
 		ls, l := wait.NewLines(), newLock(time.Hour)
 		require.NoError(t, ls.Until(t.Context(), "k", taker{l, 0}, l.policy()))
@@ -157,7 +157,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 
 // Two keys, two lines.
 func TestLinesAreSeparate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		ls, a, b := wait.NewLines(), newLock(time.Hour), newLock(time.Hour)
 		require.NoError(t, ls.Until(t.Context(), "a", taker{a, 0}, a.policy()))
 		waiter := until(t.Context(), ls, "a", taker{a, 1}, a.policy())
@@ -184,7 +184,7 @@ func TestNextSleepsAfterAGrant(t *testing.T) {
 		"not exclusive: at once": {false, time.Hour, 0, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				ls, h := wait.NewLines(), newHints()
 				h.live = true
 				p := policy(h)
@@ -216,7 +216,7 @@ func TestNextSleepsAfterAGrant(t *testing.T) {
 // The head was granted at its first ask, before anybody listened: what happened
 // until the next one's hints flow, it sees by asking then.
 func TestReleaseBeforeAnybodyListens(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		ls, l := wait.NewLines(), newLock(time.Hour)
 		l.latency = 50 * ms
 		first := until(t.Context(), ls, "k", taker{l, 1}, l.policy())
@@ -231,7 +231,7 @@ func TestReleaseBeforeAnybodyListens(t *testing.T) {
 // The head gives up: the next one asks at once, because the hint may have been
 // for the one who went. Whoever gives up in the middle is not missed.
 func TestGivingUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		ls, h := wait.NewLines(), newHints()
 		h.live = true
 		var claims []*claim
@@ -277,7 +277,7 @@ func TestGivingUp(t *testing.T) {
 
 // The head goes, and so does, at the same moment, everybody behind it.
 func TestAllGiveUpAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		ls, l := wait.NewLines(), newLock(time.Hour)
 		l.held = true
 		ctx, cancel := context.WithCancel(t.Context())
@@ -297,7 +297,7 @@ func TestAllGiveUpAtOnce(t *testing.T) {
 }
 
 func TestTenThousandWaiters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		const n = 10_000
 		ls, l := wait.NewLines(), newLock(time.Hour)
 		var wg sync.WaitGroup
@@ -326,7 +326,7 @@ func TestTenThousandWaiters(t *testing.T) {
 func TestNoWakeUpIsLost(t *testing.T) {
 	for _, losing := range []bool{false, true} {
 		for seed := range uint64(60) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				const processes, waiters = 3, 40
 				rnd := rand.New(rand.NewPCG(seed, 7))
 				l := newLock(time.Hour)
@@ -390,7 +390,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 // What was said about a line that nobody stands in any more says nothing about the
 // next one, of another thing.
 func TestLineEndsWithItsLast(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		ls := wait.NewLines()
 		first := newClaim(func(int) (wait.Answer, error) {
 			ls.HoldBack("a", time.Hour)

@@ -98,7 +98,7 @@ func (f *fakeQueue) wait(ctx context.Context, ls *wait.Lines, id string, h, own 
 
 // Everybody asks once; after that the first alone listens, and asks for all.
 func TestTurnOnlyTheFirstAsks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		ls, h, own := wait.NewLines(), newHints(), newHints()
 		f := &fakeQueue{places: map[string]bool{}}
 		var got []<-chan result
@@ -142,7 +142,7 @@ func TestTurnOnlyTheFirstAsks(t *testing.T) {
 // One who asks and hears that it is another's turn tells that one; who is not here
 // is reported.
 func TestTurnIsPassedOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		ls, h, own := wait.NewLines(), newHints(), newHints()
 		f := &fakeQueue{places: map[string]bool{}}
 		a := f.wait(t.Context(), ls, "a", h, own)
@@ -166,7 +166,7 @@ func TestTurnIsPassedOn(t *testing.T) {
 
 // One whose place is gone asks for another, and stands behind the others then.
 func TestTurnLostPlace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		ls, h, own := wait.NewLines(), newHints(), newHints()
 		f := &fakeQueue{places: map[string]bool{}}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -195,7 +195,7 @@ func TestTurnLostPlace(t *testing.T) {
 
 // Where Redis tells nobody, the first polls for all.
 func TestTurnWithoutHints(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		ls, h, own := wait.NewLines(), newHints(), newHints()
 		h.dead = true
 		h.hint()
@@ -218,7 +218,7 @@ func TestTurnWithoutHints(t *testing.T) {
 
 // Of many waiters all are kept, a part at a time, and the first ones always.
 func TestTurnKeepsAll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		ls, h, own := wait.NewLines(), newHints(), newHints()
 		f := &fakeQueue{places: map[string]bool{}}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -246,7 +246,7 @@ func TestTurnKeepsAll(t *testing.T) {
 // What is pledged to the first comes to it without its asking, or it hears nothing
 // of it, or it asks when nobody knows; and one who has gone says so.
 func TestPledge(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		ls, h, own := wait.NewLines(), newHints(), newHints()
 		f := &fakeQueue{places: map[string]bool{}}
 		_, ok := ls.Pledge("key")
@@ -294,7 +294,7 @@ func TestPledge(t *testing.T) {
 
 // Two calls under one ID are told together, and one may go.
 func TestTurnTwins(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		ls, h, own := wait.NewLines(), newHints(), newHints()
 		f := &fakeQueue{places: map[string]bool{}}
 		ctx, cancel := context.WithCancel(t.Context())

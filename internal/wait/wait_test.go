@@ -22,7 +22,7 @@ func within(t *testing.T, want, got time.Duration) {
 }
 
 func TestFreeCostsOneAsk(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		ls, h, c := wait.NewLines(), newHints(), newClaim(refuse(0, wait.Answer{}))
 		p := policy(h)
 		p.Events = told{slept: func() { t.Error("slept") }, missed: func() { t.Error("missed") }}
@@ -35,7 +35,7 @@ func TestFreeCostsOneAsk(t *testing.T) {
 }
 
 func TestFailureOfTheClaimEndsTheWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		ls, h, boom := wait.NewLines(), newHints(), errors.New("boom")
 		c := newClaim(func(nth int) (wait.Answer, error) {
 			if nth == 2 {
@@ -53,7 +53,7 @@ func TestFailureOfTheClaimEndsTheWait(t *testing.T) {
 
 // Ask, listen, ask again once hints flow, and once for each hint.
 func TestAskListenAsk(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		ls, h, c := wait.NewLines(), newHints(), newClaim(refuse(3, wait.Answer{}))
 		p := policy(h)
 		slept := 0
@@ -76,7 +76,7 @@ func TestAskListenAsk(t *testing.T) {
 }
 
 func TestRecheck(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		ls, h, c := wait.NewLines(), newHints(), newClaim(refuse(4, wait.Answer{}))
 		h.live = true
 		p := policy(h)
@@ -93,7 +93,7 @@ func TestRecheck(t *testing.T) {
 }
 
 func TestUnconfirmedIsAskedMoreOften(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		ls, h, c := wait.NewLines(), newHints(), newClaim(refuse(3, wait.Answer{}))
 		p := policy(h)
 		p.Events = told{missed: func() { t.Error("missed") }}
@@ -107,7 +107,7 @@ func TestUnconfirmedIsAskedMoreOften(t *testing.T) {
 
 // What is left of the lease bounds a sleep, and its end is nothing missed.
 func TestAfterBoundsTheSleep(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		ls, h, c := wait.NewLines(), newHints(), newClaim(refuse(2, wait.Answer{After: 700 * ms}))
 		h.live = true
 		p := policy(h)
@@ -124,7 +124,7 @@ func TestAfterBoundsTheSleep(t *testing.T) {
 
 // After a failure to ask, hints do not hasten the next ask.
 func TestAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		ls, h, c := wait.NewLines(), newHints(), newClaim(refuse(3, wait.Answer{Again: 50 * ms}))
 		h.live = true
 		p := policy(h)
@@ -141,7 +141,7 @@ func TestAgain(t *testing.T) {
 
 // A recheck found nothing, and the hint came after it.
 func TestNothingMissed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		h := newHints()
 		h.live = true
 		p := policy(h)
@@ -157,7 +157,7 @@ func TestNothingMissed(t *testing.T) {
 
 // A recheck that got no answer is no recheck.
 func TestAgainAfterARecheck(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		h := newHints()
 		h.live = true
 		c := newClaim(func(nth int) (wait.Answer, error) {
@@ -177,7 +177,7 @@ func TestPolling(t *testing.T) {
 			if h != nil {
 				h.c = nil
 			}
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				c := newClaim(refuse(7, wait.Answer{}))
 				p := policy(h)
 				p.Events = told{missed: func() { t.Error("missed") }}
@@ -205,7 +205,7 @@ func TestEnds(t *testing.T) {
 	} {
 		for _, stage := range []string{"unconfirmed", "live", "dead", "again", "in line", "granted to the one before"} {
 			t.Run(name+"/"+stage, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
 					ls, h := wait.NewLines(), newHints()
 					ans := wait.Answer{}
 					switch stage {
