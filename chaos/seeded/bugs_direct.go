@@ -45,9 +45,15 @@ var directBugs = []Bug{
 		Package: "internal/direct", Run: "^TestNoAnswerSoon$",
 	},
 	{
+		Name: "direct/short-read", What: "a command is given up, and asked again, before go-redis's read timeout is over",
+		File: "internal/direct/conn.go",
+		Old:  "c.sent.Add(most)", New: "time.Now().Add(most - Soon)",
+		Package: "internal/direct", Run: "^TestNoAnswerSoon$",
+	},
+	{
 		Name: "direct/sent-twice", What: "what has been written of a command before the deadline was set is written once more",
 		File: "internal/direct/conn.go",
-		Old:  "c.net.Write(c.out[sent:])", New: "c.net.Write(c.out)",
+		Old:  "c.net.Write(c.out[n:])", New: "c.net.Write(c.out)",
 		Package: "internal/direct", Run: "^TestLongCommand$",
 	},
 	{

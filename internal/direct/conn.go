@@ -38,6 +38,7 @@ type Conn struct {
 
 	born   time.Time
 	used   time.Time // when it was put back
+	sent   time.Time // when the command was
 	until  time.Time // the deadline that is set; zero: unknown
 	out    []byte    // the command
 	in     []byte    // what has been read of the answer
@@ -53,17 +54,17 @@ func (c *Conn) Do(args []any) (Answer, error) {
 	if !ok {
 		return Answer{}, ErrArgument
 	}
-	sent := offer(c.net, c.out) // Redis has it before anything else is seen to
-	now := time.Now()
-	if left := c.until.Sub(now); left < Soon/2 || left > Soon {
+	n := offer(c.net, c.out) // Redis has it before anything else is seen to
+	c.sent = time.Now()
+	if left := c.until.Sub(c.sent); left < Soon/2 || left > Soon {
 		// One deadline serves the commands of a while: to set it is not free.
-		c.until = now.Add(Soon)
+		c.until = c.sent.Add(Soon)
 		if err := c.net.SetDeadline(c.until); err != nil {
 			return Answer{}, c.fail(err)
 		}
 	}
-	if sent < len(c.out) {
-		if _, err := c.net.Write(c.out[sent:]); err != nil {
+	if n < len(c.out) {
+		if _, err := c.net.Write(c.out[n:]); err != nil {
 			return Answer{}, c.fail(err)
 		}
 	}
@@ -74,10 +75,10 @@ func (c *Conn) Do(args []any) (Answer, error) {
 	return a, err
 }
 
-// Finish goes on reading an answer, until that time at most.
-func (c *Conn) Finish(until time.Time) (Answer, error) {
-	c.until = until
-	if err := c.net.SetDeadline(until); err != nil {
+// Finish goes on reading an answer, until so long after the command was sent at most.
+func (c *Conn) Finish(most time.Duration) (Answer, error) {
+	c.until = c.sent.Add(most)
+	if err := c.net.SetDeadline(c.until); err != nil {
 		return Answer{}, c.fail(err)
 	}
 	a, err := c.read()

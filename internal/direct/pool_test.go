@@ -161,7 +161,7 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 		require.ErrorIs(t, err, ErrPending)
 		done := make(chan error, 1)
 		go func() {
-			_, err := c.Finish(time.Now().Add(time.Hour))
+			_, err := c.Finish(time.Hour)
 			c.Put()
 			done <- err
 		}()

@@ -59,7 +59,7 @@ func (e *Engine) readOn(ctx context.Context, c *direct.Conn) (direct.Answer, err
 	done := make(chan error, 1)
 	go func() {
 		var err error
-		late, err = c.Finish(time.Now().Add(most - direct.Soon))
+		late, err = c.Finish(most)
 		c.Put()
 		done <- err
 	}()
