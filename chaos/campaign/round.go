@@ -20,6 +20,13 @@ import (
 // names is how many objects of each kind a round has.
 const names = 3
 
+const (
+	// firstChild is the number of the first party in a process of its own.
+	firstChild = 10
+	// perParty is how many numbers of workers each party has.
+	perParty = 1000
+)
+
 // A round is clients at work, and one fault.
 type round struct {
 	cfg Config
@@ -33,7 +40,8 @@ type round struct {
 	store    store
 	children []*workload.Process
 	plays    []*nemesis.Play
-	lossy    bool // more than leases may have been forgotten
+	stood    [][2]int64 // from when to when the children may have stood still
+	lossy    bool       // more than leases may have been forgotten
 }
 
 // An outcome is what has come out of a round.
@@ -88,7 +96,7 @@ func (x *round) run(ctx context.Context) *outcome {
 	}
 	if x.fault.Children || x.fault.ClientClock || x.rand.IntN(4) == 0 {
 		for i := range 2 {
-			p, err := workload.Start(x.party(10+i, i == 1), &x.rec, x.store.offer, x.fault.ClientClock)
+			p, err := workload.Start(x.party(firstChild+i, i == 1), &x.rec, x.store.offer, x.fault.ClientClock)
 			if err != nil {
 				o.fail("starting a child: %v", err)
 				break
@@ -143,6 +151,10 @@ func (x *round) run(ctx context.Context) *outcome {
 	x.quiet(ctx, admin, o)
 
 	entries := x.rec.All()
+	for i := range entries {
+		e := &entries[i]
+		e.Stopped = e.Worker >= firstChild*perParty && slices.ContainsFunc(x.stood, func(s [2]int64) bool { return e.Call <= s[1] && e.Return >= s[0] })
+	}
 	leaving := model.Leaving
 	if x.fault.Late {
 		leaving = model.LeavingLate
@@ -188,6 +200,9 @@ func (x *round) suffer(ctx context.Context, admin *latchkey.Client, o *outcome) 
 	o.during += during
 	play.End()
 	over := history.Now()
+	if x.fault.Children {
+		x.stood = append(x.stood, [2]int64{from, over})
+	}
 	if play.Proof() == 0 {
 		o.fail("nothing proves that the fault has happened")
 	}
@@ -267,7 +282,7 @@ func (l *limit) over() bool {
 // party returns what the i-th party does.
 func (x *round) party(i int, proxied bool) workload.Config {
 	cfg := x.base
-	cfg.Spec, cfg.ID, cfg.Seed, cfg.First = x.Spec(proxied), fmt.Sprintf("p%d", i), x.rand.Uint64(), i*1000
+	cfg.Spec, cfg.ID, cfg.Seed, cfg.First = x.Spec(proxied), fmt.Sprintf("p%d", i), x.rand.Uint64(), i*perParty
 	return cfg
 }
 

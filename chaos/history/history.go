@@ -55,6 +55,10 @@ type Entry struct {
 	Owner  string
 	N      int
 	Nested bool // an acquire by one who holds it already
+	// Stopped says that the process of the caller stood still while the call was under
+	// way: what it was granted first may have ended with its lease before it could see it,
+	// and it has asked again.
+	Stopped bool
 
 	Call, Return int64 // [Now]
 	Queued       int64 // when it began to wait in line; 0 if it did not

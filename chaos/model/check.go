@@ -192,7 +192,7 @@ func operations(kind string, entries []history.Entry, losses []Loss, leaving tim
 			cut = min(cut, l.From)
 		}
 	}
-	var ghosts []history.Entry
+	var ghosts, stopped []history.Entry
 	entries = slices.Clone(entries)
 	slices.SortStableFunc(entries, func(a, b history.Entry) int { return cmp.Compare(a.Call, b.Call) })
 	open := 0
@@ -223,6 +223,9 @@ func operations(kind string, entries []history.Entry, losses []Loss, leaving tim
 		case e.Call >= cut || !e.Worth():
 			continue
 		case !unsure:
+			if e.Stopped && e.Out == history.OK && (e.Op == history.Acquire || e.Op == history.RAcquire) {
+				stopped = append(stopped, e)
+			}
 		case e.Op == history.Acquire || e.Op == history.RAcquire:
 			ghosts = append(ghosts, e)
 			continue
@@ -245,7 +248,8 @@ func operations(kind string, entries []history.Entry, losses []Loss, leaving tim
 		for first < len(ghosts) && ghosts[first].Call+int64(ghostLife) < e.Call {
 			first++
 		}
-		haunted := first < len(ghosts) && ghosts[first].Call <= e.Return
+		haunted := first < len(ghosts) && ghosts[first].Call <= e.Return ||
+			slices.ContainsFunc(stopped, func(g history.Entry) bool { return g.Worker != e.Worker && g.Call <= e.Return && e.Call <= g.Return })
 		if haunted && (e.Out == history.Refused || e.Op == history.Read && kind != "countdownlatch") {
 			continue
 		}

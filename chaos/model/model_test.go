@@ -41,6 +41,7 @@ func queued(t int64) func(*h)         { return func(e *h) { e.Queued = t } }
 func lost(at int64) func(*h)          { return func(e *h) { e.Until, e.Given = at, false } }
 func nested(e *h)                     { e.Nested = true }
 func refused(e *h)                    { e.Out, e.Given = history.Refused, false }
+func stopped(e *h)                    { e.Stopped = true }
 func unknown(e *h)                    { e.Out, e.Return, e.Given = history.Unknown, history.Forever, false }
 func at(l ...model.Loss) []model.Loss { return l }
 
@@ -74,6 +75,10 @@ func TestSeeded(t *testing.T) {
 		losses     []model.Loss
 		calls      []h
 	}{
+		{"rlock", "refused for one that stood still", true, nil, []h{call(acq, "a", 1, 20, stopped), call(acq, "b", 3, 4, refused), call(acq, "c", 6, 7), call(rel, "c", 8, 9), call(rel, "a", 21, 22)}},
+		{"rlock", "refused for nobody", false, nil, []h{call(acq, "a", 1, 20), call(acq, "b", 3, 4, refused), call(acq, "c", 6, 7), call(rel, "c", 8, 9), call(rel, "a", 21, 22)}},
+		{"permitsemaphore", "refused for one that stood still", true, nil, []h{call(set, "", 0, 1, n(1)), call(acq, "a", 1, 20, stopped), call(acq, "b", 3, 4, refused), call(acq, "c", 6, 7), call(rel, "c", 8, 9), call(rel, "a", 21, 22)}},
+		{"rlock", "granted twice to one that stood still", false, nil, []h{call(acq, "a", 1, 5, stopped), call(acq, "c", 6, 7), call(rel, "c", 8, 9), call(rel, "a", 21, 22)}},
 		{"rlock", "one after the other", true, nil, []h{call(acq, "a", 1, 2), call(rel, "a", 3, 4), call(acq, "b", 5, 6)}},
 		{"rlock", "two holders", false, nil, []h{call(acq, "a", 1, 2), call(acq, "b", 3, 4), call(rel, "a", 5, 6)}},
 		{"rlock", "two that believe it", false, nil, []h{call(acq, "a", 1, 2, lost(9)), call(acq, "b", 7, 8)}},
