@@ -122,17 +122,33 @@ func TestQuickOffers(t *testing.T) {
 	require.ErrorIs(t, err, net.ErrClosed, "Write says why")
 }
 
+// A slow is a connection whose other side begins to read when a deadline is set.
+type slow struct {
+	net.Conn
+	begin func()
+}
+
+func (s slow) SetDeadline(t time.Time) error {
+	s.begin()
+	return s.Conn.SetDeadline(t)
+}
+
 // A command that is longer than the socket takes at once is sent once.
 func TestLongCommand(t *testing.T) {
 	a, b := pair(t, "tcp", "127.0.0.1:0")
 	require.NoError(t, a.(*net.TCPConn).SetWriteBuffer(4<<10))
+	q, ok := quicken(a).(*quick)
+	require.True(t, ok)
+	offered := make(chan struct{})
+	q.Conn = slow{q.Conn, sync.OnceFunc(func() { close(offered) })}
 	p := &Pool{all: map[*Conn]struct{}{}}
-	c := &Conn{net: quicken(a), pool: p, shut: func() {}}
+	c := &Conn{net: q, pool: p, shut: func() {}}
 	arg := strings.Repeat("x", 256<<10)
 	want, _ := encode(nil, []any{"echo", arg})
 	got := make([]byte, len(want))
 	done := make(chan error, 1)
 	go func() {
+		<-offered // what there was room for
 		_, err := io.ReadFull(b, got)
 		if err == nil {
 			_, err = io.WriteString(b, ":1\r\n")
