@@ -3,6 +3,7 @@ package rlock_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/internal/redistest"
+	"github.com/latchkey-go/latchkey/lua"
 	"github.com/latchkey-go/latchkey/rlock"
 )
 
@@ -79,6 +81,51 @@ func TestDirectConnections(t *testing.T) {
 			return byName(t, s, name) == int(rdb.PoolStats().TotalConns)
 		})
 	}
+}
+
+// Others are told of an Unlock before its caller is, if some were the last time: there is
+// a PING ahead of its command. There is none where nobody waits.
+func TestUnlockHasOthersToldFirst(t *testing.T) {
+	s := redistest.Start(t)
+	one := newClient(t, s)
+	mine, theirs := rlock.New(one, "a"), rlock.New(newClient(t, s), "a")
+	watcher, m := s.Client(t), s.Monitor(t)
+	// unlock gives the lock back, with somebody waiting or not.
+	unlock := func(awaited bool) (pinged bool) {
+		h := mustLock(t, mine)
+		var waiter <-chan faultResult
+		if awaited {
+			waiter = faultGo(func() (*latchkey.Hold, error) { return theirs.Lock(t.Context()) })
+			redistest.Until(t, "the waiter to be in the list", func() bool {
+				return watcher.ZCard(t.Context(), "latchkey_next:{a}").Val() == 1
+			})
+		}
+		mustUnlock(t, h)
+		if awaited {
+			r := <-waiter
+			require.NoError(t, r.err)
+			mustUnlock(t, r.hold)
+		}
+		before := map[string]string{} // the last command of each connection
+		for _, line := range m.Lines() {
+			if runs(line.Args, lua.RLockRelease) && slices.Contains(line.Args, h.HolderID()) {
+				return before[line.Source] == "ping"
+			}
+			before[line.Source] = line.Name()
+		}
+		require.FailNow(t, "no command has given it back")
+		return false
+	}
+	for range 3 {
+		often(t, one, 60, 1) // so that it has a connection of its own
+		require.False(t, unlock(false), "the command alone")
+	}
+	redistest.Until(t, "who waits to be told first", func() bool {
+		often(t, one, 60, 1)
+		unlock(true)
+		return unlock(true)
+	})
+	redistest.Until(t, "the command to go alone again", func() bool { return !unlock(false) })
 }
 
 // Who sends much can cancel as soon as anybody, and what is lost on the way is

@@ -2,9 +2,9 @@ package rlock_test
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // see tagged
 	"fmt"
 	"math"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -172,7 +172,7 @@ func TestNotGivenWhereOthersListen(t *testing.T) {
 // Who is gone is passed over, and costs nobody a moment.
 func TestNotGivenToTheDead(t *testing.T) {
 	given(t, nil, func(t *testing.T, env *redistest.Env, h *latchkey.Hold) {
-		env.Redis.ZAdd(t.Context(), listOfL, redis.Z{Score: float64(time.Now().UnixMicro()), Member: "dead 7 30000 proof"})
+		env.Redis.ZAdd(t.Context(), listOfL, redis.Z{Score: float64(time.Now().UnixMicro()), Member: "dead 7 30000 word"})
 		w := waits(t, env, t.Context())
 		start := time.Now()
 		mustUnlock(t, h)
@@ -285,10 +285,24 @@ func TestGivenWhileItAsksAndGivesUp(t *testing.T) {
 	})
 }
 
-// tagged returns a message that gives the lock l.
-func tagged(gift, proof string) string {
-	return fmt.Sprintf("+%s %x", gift, sha1.Sum([]byte("l "+gift+" "+proof))) //nolint:gosec // as the script makes it
+// An entry is one of the list, as a client has made it.
+type entry struct {
+	id, number, ms, word string
 }
+
+// enlisted returns the last entry in the list.
+func enlisted(t *testing.T, env *redistest.Env) (e entry) {
+	t.Helper()
+	all := env.Redis.ZRange(t.Context(), listOfL, -1, -1).Val()
+	require.Len(t, all, 1, "%v", all)
+	_, err := fmt.Sscan(all[0], &e.id, &e.number, &e.ms, &e.word)
+	require.NoError(t, err)
+	require.Regexp(t, `^[0-9a-z]+-[0-9a-f]{32}$`, e.word)
+	return e
+}
+
+// gives is the message by which the release gives the lock to e, but for the time.
+func (e entry) gives(at int64) string { return fmt.Sprintf("+%s %s %d %s", e.number, e.ms, at, e.word) }
 
 // A message that was under way for longer than the lease it tells of is not
 // believed: the waiter has been refused since. Nor is one of somebody who cannot
@@ -296,22 +310,21 @@ func tagged(gift, proof string) string {
 func TestOldGift(t *testing.T) {
 	given(t, nil, func(t *testing.T, env *redistest.Env, h *latchkey.Hold) {
 		w := waits(t, env, t.Context())
-		entry := env.Redis.ZRange(t.Context(), listOfL, 0, -1).Val()[0]
-		var id, proof string
-		var number, ms int
-		_, err := fmt.Sscan(entry, &id, &number, &ms, &proof)
-		require.NoError(t, err)
-		require.Equal(t, w.c.ID(), id)
-		require.Len(t, proof, 26)
+		e := enlisted(t, env)
+		require.Equal(t, w.c.ID(), e.id)
 		now := time.Now().UnixMilli()
-		good := fmt.Sprintf("%d %d %d", number, ms, now)
+		with := func(number, ms any, at any, word string) string {
+			return fmt.Sprintf("+%v %v %v %s", number, ms, at, word)
+		}
+		count, tag, _ := strings.Cut(e.word, "-")
 		for _, m := range []string{
-			tagged(fmt.Sprintf("%d %d %d", number, ms, now-1000), proof),
-			"", "0", "+", "+ 1 1", "+1", "+1 1", "+" + good, "+" + good + " ", "+" + good + " x", tagged(good, ""), tagged(good, "x"),
-			tagged("x 1 1", proof), tagged("1 1", proof), tagged("1 1 1 1 1", proof), tagged(good+" x", proof),
-			tagged(fmt.Sprintf("%d %d %d", number, int64(math.MaxInt64), now), proof),
+			"", "0", "+", "+ 1 1", "+1", "+1 1", with(e.number, e.ms, now, ""), with(e.number, e.ms, now, "x"), with(e.number, e.ms, now, "1-"),
+			with(e.number, e.ms, now, tag), with(e.number, e.ms, now, e.word+"0"), with(e.number, e.ms, now, e.word[:len(e.word)-1]),
+			with(e.number, e.ms, now, count+"1-"+tag), with("x", 1, 1, e.word), with(1, 1, "", e.word),
+			with(1, 1, "1 1 1", e.word), with(e.number, e.ms, fmt.Sprint(now, " x"), e.word), with(e.number, int64(math.MaxInt64), now, e.word),
+			e.gives(now - 1000),
 		} {
-			env.Redis.Publish(t.Context(), channelOfL+":"+id, m)
+			env.Redis.Publish(t.Context(), channelOfL+":"+e.id, m)
 			env.Advance(time.Millisecond)
 			require.Empty(t, w.got, "%q", m)
 		}
@@ -324,21 +337,68 @@ func TestOldGift(t *testing.T) {
 	})
 }
 
-// What is given to one who is not there any more, or never was, goes on to the next
-// at once.
+// A word is good once. Who has heard a message, and may publish, can give nothing by
+// saying it again with another time: not when the waiter has heard it too, nor when it was
+// said while the waiter's client did not listen.
+func TestWordIsGoodOnce(t *testing.T) {
+	for name, void := range map[string]func(t *testing.T, env *redistest.Env, w *waiting, e entry){
+		"heard": func(t *testing.T, env *redistest.Env, _ *waiting, e entry) {
+			env.Redis.ZPopMin(t.Context(), listOfL) // by the release that says so
+			env.Redis.Publish(t.Context(), channelOfL+":"+e.id, e.gives(time.Now().UnixMilli()-1000))
+		},
+		"missed": func(_ *testing.T, env *redistest.Env, w *waiting, _ entry) {
+			env.Link(w.rdb).CutAll()
+			env.Advance(time.Second)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			given(t, nil, func(t *testing.T, env *redistest.Env, h *latchkey.Hold) {
+				w := waits(t, env, t.Context())
+				first := enlisted(t, env)
+				void(t, env, w, first)
+				env.Advance(10 * time.Millisecond)
+				second := enlisted(t, env)
+				require.Equal(t, first.number, second.number)
+				require.NotEqual(t, first.word, second.word, "it asks with another one")
+				env.Redis.Publish(t.Context(), channelOfL+":"+first.id, first.gives(time.Now().UnixMilli()+1000))
+				env.Advance(time.Second)
+				require.Empty(t, w.got, "it believed a word that was said before")
+				mustUnlock(t, h)
+				r := <-w.got
+				require.NoError(t, r.err)
+				mustUnlock(t, r.hold)
+				env.Advance(20 * time.Second) // an entry stays that was replaced while Redis was away
+				require.Empty(t, env.Redis.Keys(t.Context(), "*").Val())
+			})
+		})
+	}
+}
+
+// What is given to one who is not there any more goes on to the next at once; a message
+// about somebody of whom the client knows nothing, with a word that it never made, does
+// nothing.
 func TestGivenToNobody(t *testing.T) {
 	given(t, nil, func(t *testing.T, env *redistest.Env, _ *latchkey.Hold) {
-		w := waits(t, env, t.Context())
-		nobody := w.c.ID() + ":999"
-		var id, number, ms, proof string
-		_, err := fmt.Sscan(env.Redis.ZRange(t.Context(), listOfL, 0, -1).Val()[0], &id, &number, &ms, &proof)
-		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		w := waits(t, env, ctx)
+		e := enlisted(t, env)
+		next := faultGo(func() (*latchkey.Hold, error) { return rlock.New(w.c, "l").Lock(t.Context()) })
+		synctest.Wait()
+		cancel()
+		require.ErrorIs(t, (<-w.got).err, context.Canceled)
+		env.Advance(10 * time.Second) // what undoes its place is through
+		nobody := e.id + ":" + e.number
 		env.Redis.Del(t.Context(), "l")
 		env.Redis.HSet(t.Context(), "l", nobody, 1)
 		env.Redis.PExpire(t.Context(), "l", 30*time.Second)
+		forged := e
+		forged.word = strings.Repeat("0", 4) + e.word
+		env.Redis.Publish(t.Context(), channelOfL+":"+e.id, forged.gives(time.Now().UnixMilli()))
+		synctest.Wait()
+		require.Equal(t, map[string]string{nobody: "1"}, env.Redis.HGetAll(t.Context(), "l").Val(), "nobody said so")
 		start := time.Now()
-		env.Redis.Publish(t.Context(), channelOfL+":"+w.c.ID(), tagged(fmt.Sprintf("999 30000 %d", time.Now().UnixMilli()), proof))
-		r := <-w.got
+		env.Redis.Publish(t.Context(), channelOfL+":"+e.id, e.gives(time.Now().UnixMilli()))
+		r := <-next
 		require.NoError(t, r.err)
 		require.Less(t, time.Since(start), 50*time.Millisecond)
 		mustUnlock(t, r.hold)
@@ -352,9 +412,7 @@ func TestGiftThatComesBehindTheHandOver(t *testing.T) {
 		w := waits(t, env, t.Context())
 		l := rlock.New(w.c, "l")
 		next := faultGo(func() (*latchkey.Hold, error) { return l.Lock(t.Context()) })
-		var id, number, ms, proof string
-		_, err := fmt.Sscan(env.Redis.ZRange(t.Context(), listOfL, 0, -1).Val()[0], &id, &number, &ms, &proof)
-		require.NoError(t, err)
+		e := enlisted(t, env)
 		synctest.Wait()
 		mustUnlock(t, h)
 		first := (<-w.got).hold
@@ -362,7 +420,7 @@ func TestGiftThatComesBehindTheHandOver(t *testing.T) {
 		mustUnlock(t, first)
 		second := (<-next).hold
 		require.Equal(t, map[string]string{stand: "1"}, env.Redis.HGetAll(t.Context(), "l").Val())
-		env.Redis.Publish(t.Context(), channelOfL+":"+id, tagged(fmt.Sprintf("%s %s %d", number, ms, time.Now().UnixMilli()), proof))
+		env.Redis.Publish(t.Context(), channelOfL+":"+e.id, e.gives(time.Now().UnixMilli()))
 		synctest.Wait()
 		require.Equal(t, map[string]string{stand: "1"}, env.Redis.HGetAll(t.Context(), "l").Val(), "the lock was taken from its holder")
 		env.Advance(time.Minute)
@@ -430,7 +488,7 @@ func TestReleaseScriptGives(t *testing.T) {
 		s.flush()
 		s.do("ZADD", "list", since(time.Second), "you 5 10000 p", since(2*time.Second), "gone 1 10000 p")
 		release(4, "me 2 20000 p", "", 1)
-		require.Regexp(s, `^\+5 10000 \d{13} [0-9a-f]{40}$`, own())
+		require.Regexp(s, `^\+5 10000 \d{13} p$`, own())
 		require.Equal(s, map[string]string{"you:5": "1"}, s.rdb.HGetAll(s.Context(), "lock").Val())
 		s.lease("lock", 10000)
 		require.Equal(s, []string{"me 2 20000 p"}, s.rdb.ZRange(s.Context(), "list", 0, -1).Val())

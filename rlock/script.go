@@ -197,7 +197,7 @@ func (s *scripts) Release(ctx context.Context, e *engine.Engine, r *engine.Retur
 			case 3:
 				r.Given, r.Token = true, reply.Ints[1]
 			case 4:
-				r.Listed = reply.Ints[2]
+				r.Listed, r.Away = reply.Ints[2], true
 			case 5:
 				r.Listed, r.Heard = reply.Ints[2], int(reply.Ints[1])
 			}

@@ -57,6 +57,24 @@ var directBugs = []Bug{
 		Package: "internal/direct", Run: "^TestLongCommand$",
 	},
 	{
+		Name: "direct/answer-ahead", What: "the answer to what is sent ahead of an Unlock is taken for that to the Unlock",
+		File: "internal/direct/conn.go",
+		Old:  "c.ahead && n > 0", New: "c.ahead && n > 0 && err != nil",
+		Package: "internal/direct", Run: "^TestAnswers$",
+	},
+	{
+		Name: "direct/caller-first", What: "Redis answers an Unlock before it tells those who wait for it",
+		File: "internal/engine/release.go",
+		Old:  "e.contested.note(s.Key, e.toldOthers(s, ret))", New: "e.contested.note(s.Key, false)",
+		Package: "rlock", Run: "^TestUnlockHasOthersToldFirst$",
+	},
+	{
+		Name: "direct/pings-for-ever", What: "a lock that others have waited for once costs a command more for ever",
+		File: "internal/engine/contested.go",
+		Old:  "b.Load() != told", New: "told && !b.Load()",
+		Package: "rlock", Run: "^TestUnlockHasOthersToldFirst$",
+	},
+	{
 		Name: "direct/handshake-deadline", What: "the subscriber's connection is given up when the deadline of its handshake is over",
 		File: "internal/direct/listener.go",
 		Old:  "l.conn != nil && l.conn.SetReadDeadline(time.Time{}) == nil", New: "l.conn != nil && !time.Time{}.After(time.Now())",

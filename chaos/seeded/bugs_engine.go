@@ -449,6 +449,24 @@ var watchdogBugs = []Bug{
 		Package: "internal/watchdog", Run: "^TestShorterItemWakesTheLoop$",
 	},
 	{
+		Name: "rlock/word-said-again", What: "who has heard that a lock was given gives it once more, at another time",
+		File: "internal/engine/give.go",
+		Old:  "	o.word = \"\"\n	return true", New: "	return true",
+		Package: "rlock", Run: "^TestWordIsGoodOnce$", Fast: true,
+	},
+	{
+		Name: "rlock/word-of-before", What: "what was said while a client did not listen is believed when it does again",
+		File: "internal/engine/suspect.go",
+		Old:  "	e.resubscribes.Add(1)\n", New: "",
+		Package: "rlock", Run: "^TestWordIsGoodOnce$", Fast: true,
+	},
+	{
+		Name: "rlock/word-of-nobody", What: "anybody may have what a client holds for nobody given back",
+		File: "internal/engine/give.go",
+		Old:  "if !good && !e.said(s, g) {", New: "if wanted && !good && !e.said(s, g) {",
+		Package: "rlock", Run: "^TestGivenToNobody$", Fast: true,
+	},
+	{
 		Name: "rlock/entry-stays-known", What: "the entry of who was given a lock is taken for one that is in the list yet",
 		File: "internal/engine/give.go",
 		Old:  "entry[colon+1:n] == holder[colon+1:]", New: "entry[colon+1:n] != holder[colon+1:]",

@@ -42,20 +42,36 @@ type Conn struct {
 	until  time.Time // the deadline that is set; zero: unknown
 	out    []byte    // the command
 	in     []byte    // what has been read of the answer
+	ahead  bool      // the answer to a PING comes before it
 	broken bool
 }
+
+// ping is sent before a command whose answer may come last.
+const ping = "*1\r\n$4\r\nPING\r\n"
 
 // Do sends a command and reads its answer. An error of Redis's is a redis.Error. With
 // ErrPending the answer has not come yet, and the caller has somebody Finish. After
 // any other error but those two the connection is of no use.
-func (c *Conn) Do(args []any) (Answer, error) {
-	out, ok := encode(c.out[:0], args)
+func (c *Conn) Do(args []any) (Answer, error) { return c.do(args, false) }
+
+// DoLast is Do for a command by which Redis tells others something for which they wait:
+// they come before the caller. Redis writes to one connection after another, first to the
+// one that was last to get something to be written: for a command alone that is the
+// caller's. A PING ahead makes it the first to get something.
+func (c *Conn) DoLast(args []any) (Answer, error) { return c.do(args, true) }
+
+func (c *Conn) do(args []any, last bool) (Answer, error) {
+	out := c.out[:0]
+	if last {
+		out = append(out, ping...)
+	}
+	out, ok := encode(out, args)
 	c.out = out
 	if !ok {
 		return Answer{}, ErrArgument
 	}
 	n := offer(c.net, c.out) // Redis has it before anything else is seen to
-	c.sent = time.Now()
+	c.sent, c.ahead = time.Now(), last
 	if left := c.until.Sub(c.sent); left < Soon/2 || left > Soon {
 		// One deadline serves the commands of a while: to set it is not free.
 		c.until = c.sent.Add(Soon)
@@ -99,6 +115,10 @@ func (c *Conn) read() (Answer, error) {
 	for {
 		if bytes.HasSuffix(c.in, lineEnd) { // else it is not whole, or none
 			a, n, err := parse(c.in)
+			if c.ahead && n > 0 { // also when it is an error
+				c.ahead, c.in = false, slices.Delete(c.in, 0, n)
+				continue
+			}
 			if !errors.Is(err, errMore) {
 				return c.answer(a, n, err)
 			}

@@ -63,6 +63,12 @@ func TestDoRefusesArguments(t *testing.T) {
 		_, err = c.Do([]any{"nonsense"})
 		require.True(t, wasSent(err), "%v", err)
 		require.Equal(t, "PONG", do(t, c, "ping").Any, "an error is an answer")
+		a, err := c.DoLast([]any{"echo", "a"})
+		require.NoError(t, err)
+		require.Equal(t, "a", a.Any)
+		_, err = c.DoLast([]any{"set", "a", 1.5})
+		require.ErrorIs(t, err, ErrArgument)
+		require.Equal(t, "PONG", do(t, c, "ping").Any)
 	})
 }
 
@@ -106,11 +112,23 @@ func TestAnswers(t *testing.T) {
 		"the end in between":  {[]string{"*2\r\n:1\r\n", "end"}, Answer{}, "", true},
 		"a push of RESP3":     {[]string{">2\r\n+a\r\n+b\r\n"}, Answer{}, "the answer is not one of Redis: it begins with '>'", true},
 		"a number that is no": {[]string{":x\r\n"}, Answer{}, `the answer is not one of Redis: ":x\r"`, true},
+
+		"last":                     {[]string{"+PONG\r\n:1\r\n"}, Answer{Int: 1}, "", false},
+		"last, in pieces":          {[]string{"+PONG\r", "\n", ":1\r\n"}, Answer{Int: 1}, "", false},
+		"last, without rights":     {[]string{"-NOPERM no\r\n*1\r\n:1\r\n"}, Answer{Ints: []int64{1}}, "", false},
+		"last, an error":           {[]string{"+PONG\r\n-ERR no\r\n"}, Answer{}, "ERR no", false},
+		"last, more than one":      {[]string{"+PONG\r\n:1\r\n:2\r\n"}, Answer{}, "the answer is not one of Redis: there are 4 bytes behind it", true},
+		"last, no Redis":           {[]string{"HTTP/1.1 400 Bad Request\r\n"}, Answer{}, "the answer is not one of Redis: it begins with 'H'", true},
+		"last, the end in between": {[]string{"+PONG\r\n", "end"}, Answer{}, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				conn, p := script(t, c.pieces...)
-				a, err := conn.Do([]any{"x"})
+				do := conn.Do
+				if strings.HasPrefix(name, "last") {
+					do = conn.DoLast
+				}
+				a, err := do([]any{"x"})
 				switch {
 				case c.pieces[len(c.pieces)-1] == "end":
 					require.ErrorIs(t, err, ErrPending)

@@ -57,8 +57,8 @@ func (ent *entry) waitsSince(sent watchdog.Instant, at int64) {
 	ent.mu.Unlock()
 }
 
-// Proof returns what this client's scripts leave in Redis beside its waiters, for
-// those who give them a lock to prove that they could read it.
+// Proof returns what this client's scripts leave in Redis beside a queue, for those who
+// give its waiters a lock to prove that they could read it.
 func (e *Engine) Proof() string { return e.proof }
 
 // A gift is what a client is told that it was given.
@@ -67,27 +67,19 @@ type gift struct {
 	lease time.Duration
 	at    int64 // server ms
 	token int64
+	text  string // the message up to the tag
+	tag   string
 }
 
 // readGift reads a message: "+<number> <ms> <server ms> <tag>", with "<token> "
-// before the tag if there is one. Who may only publish cannot make the tag, and who
-// listens learns those of holders that come once.
-func (e *Engine) readGift(s *Spec, message string) (g gift, ok bool) {
+// before the tag if there is one.
+func (e *Engine) readGift(message string) (g gift, ok bool) {
 	text, isGift := strings.CutPrefix(message, "+")
 	at := strings.LastIndexByte(text, ' ')
 	if !isGift || at < 0 {
 		return gift{}, false
 	}
 	text, tag := text[:at+1], text[at+1:]
-	// The waiter stands still until this is through: nothing is allocated for it.
-	var buf [256]byte
-	b := append(append(append(append(buf[:0], s.Key...), ' '), text...), e.proof...)
-	sum := sha1.Sum(b) //nolint:gosec // the only one that Redis has for scripts, and nobody gains by a collision
-	var digits [2 * sha1.Size]byte
-	hex.Encode(digits[:], sum[:])
-	if subtle.ConstantTimeCompare(append(buf[:0], tag...), digits[:]) == 0 {
-		return gift{}, false
-	}
 	var n [4]int64
 	fields := 0
 	for rest := text; rest != ""; fields++ {
@@ -102,44 +94,56 @@ func (e *Engine) readGift(s *Spec, message string) (g gift, ok bool) {
 		return gift{}, false
 	}
 	number := text[:strings.IndexByte(text, ' ')]
-	return gift{e.cfg.ID + ":" + number, time.Duration(n[1]) * time.Millisecond, n[2], n[3]}, true
+	return gift{e.cfg.ID + ":" + number, time.Duration(n[1]) * time.Millisecond, n[2], n[3], text, tag}, true
+}
+
+// proves reports whether the tag of g, for a waiter in the queue of s, is that of one who
+// knows the proof. Who may only publish cannot make it, and who listens learns those of
+// holders that come once.
+func (e *Engine) proves(s *Spec, g gift) bool {
+	// The waiter stands still until this is through: nothing is allocated for it.
+	var buf [256]byte
+	b := append(append(append(append(buf[:0], s.Key...), ' '), g.text...), e.proof...)
+	sum := sha1.Sum(b) //nolint:gosec // the only one that Redis has for scripts, and nobody gains by a collision
+	var digits [2 * sha1.Size]byte
+	hex.Encode(digits[:], sum[:])
+	return subtle.ConstantTimeCompare(append(buf[:0], g.tag...), digits[:]) == 1
 }
 
 // told takes in a message to the waiters of this client, and returns false when it
 // gives nothing, so that it is only a hint.
 func (e *Engine) told(s *Spec, message string) bool {
-	g, ok := e.readGift(s, message)
-	if !ok {
+	g, ok := e.readGift(message)
+	switch {
+	case !ok:
 		return false
-	}
-	if !e.gate.enter() {
-		if e.gate.remain() { // the client is being closed: nobody wants it any more
-			if !e.stands(s.Key, g.id) {
-				e.giveBackFor(s, g.id)
-			}
-			e.gate.leave()
-		}
+	case s.Queue == nil:
+		return e.offered(s, g)
+	case !e.proves(s, g):
+		return false
+	case !e.gate.enter():
+		e.declines(s, g)
 		return true
 	}
 	defer e.gate.leave()
-	if s.Queue != nil {
-		pl, ok := e.lines.PledgeTo(s.Line, g.id)
-		if !ok || !e.given(pl, g) {
-			e.mayCut(s, g)
-			e.turn(s, g.id) // it asks, and finds that it has the lock
-		}
-		return true
-	}
-	e.listed.forget(s.Key, g.id)
-	if c, ok := e.lines.Head(s.Line).(*claim); !ok || c.entry.field != g.id {
-		e.unwanted(s, g.id)
-		return true
-	}
-	if pl, ok := e.lines.PledgeHead(s.Line); !ok || !e.given(pl, g) {
-		// It is asking, perhaps since before it was given the lock, or has to.
-		e.lines.Nudge(s.Line)
+	pl, ok := e.lines.PledgeTo(s.Line, g.id)
+	if !ok || !e.given(pl, g) {
+		e.mayCut(s, g)
+		e.turn(s, g.id) // it asks, and finds that it has the lock
 	}
 	return true
+}
+
+// declines gives back what this client is given while it is being closed: nobody wants
+// it any more.
+func (e *Engine) declines(s *Spec, g gift) {
+	if !e.gate.remain() {
+		return
+	}
+	defer e.gate.leave()
+	if !e.stands(s.Key, g.id) {
+		e.giveBackFor(s, g.id)
+	}
 }
 
 // given lets a waiter have what it was given, and returns false when it had better

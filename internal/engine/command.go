@@ -146,6 +146,8 @@ type cleanup struct {
 	// the command to: it is then sent on the caller's goroutine, and read for at
 	// most returnBound.
 	brief bool
+	// tells is set where Redis is likely to tell others, who come before the caller.
+	tells bool
 }
 
 // Value returns what the context that it was made from says.

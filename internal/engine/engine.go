@@ -60,21 +60,25 @@ type Engine struct {
 	underway atomic.Int32 // commands
 	answered atomic.Bool  // a script has been answered
 
-	now      watchdog.Clock
-	server   *serverClock
-	notifier *pubsub.Notifier
-	listener *redis.Client // of the notifier; nil where it has rdb
-	watchdog *watchdog.Watchdog
-	lines    *wait.Lines
-	entries  entries
-	leases   leases
-	chains   chains
-	shares   shares
-	listed   listed
-	tickets  tickets
-	chores   chores
-	gate     gate
-	bounds   bounds
+	now       watchdog.Clock
+	server    *serverClock
+	notifier  *pubsub.Notifier
+	listener  *redis.Client // of the notifier; nil where it has rdb
+	watchdog  *watchdog.Watchdog
+	lines     *wait.Lines
+	entries   entries
+	leases    leases
+	chains    chains
+	shares    shares
+	listed    listed
+	contested contested
+	tickets   tickets
+	chores    chores
+	gate      gate
+	bounds    bounds
+
+	words        atomic.Uint64 // how many have been made; see offer
+	resubscribes atomic.Uint64 // of the notifier
 
 	reticence Reticence
 	proof     string // see Proof
@@ -117,6 +121,7 @@ func New(rdb redis.UniversalClient, cfg Config) *Engine {
 	e.pipe.engine, e.pipe.carry, e.pipe.underway = e, e.carrier(rdb), &e.underway
 	e.entries.init()
 	e.leases.init()
+	e.contested.init()
 	e.gate.init()
 	e.watchdog = watchdog.New(e.now, e.renew, e.lanes())
 	listener := rdb

@@ -70,6 +70,7 @@ type entry struct {
 	waitsAt int64
 	ends    int64  // server ms: when the lease ends that it was given last, and had to ask for
 	listed  string // the entry for the holder that may be in a list; see give.go
+	offer   offer  // the one that would be
 	// chain is set while another field than ours stands in Redis for what we have.
 	chain *chain
 	// unsure is the last hold, when it was given back and Redis did not answer.

@@ -60,28 +60,46 @@ func FuzzKeys(f *testing.F) {
 	})
 }
 
-// No text but that of a client which could read the proof gives anything.
+// No text but that of a client which could read the proof, or the word, gives anything.
 func FuzzGift(f *testing.F) {
 	rdb := redis.NewClient(&redis.Options{})
 	f.Cleanup(func() { _ = rdb.Close() })
 	e := New(rdb, Config{ID: "c"})
-	s := &Spec{Key: "f", Line: "f"}
-	for _, m := range []string{"", "0", "+", "+1 15000", "+1 15000 1 ", "+1 15000 1 " + strings.Repeat("0", 40), "+ + +", "+1  2 3 4"} {
+	queue, plain := &Spec{Key: "f", Line: "f", Queue: struct{ Queue }{}}, &Spec{Key: "f", Line: "f"}
+	for _, m := range []string{"", "0", "+", "+1 15000", "+1 15000 1 ", "+1 15000 1 " + strings.Repeat("0", 40), "+ + +", "+1  2 3 4", "+1 15000 1 1-0", "+1 15000 1 -"} {
 		f.Add(m, uint64(7), int64(15000))
 	}
 	f.Fuzz(func(t *testing.T, message string, number uint64, ms int64) {
-		require.False(t, e.told(s, message), "%q", message)
-		text := fmt.Sprintf("%d %d 99 ", number, ms)
+		require.False(t, e.told(queue, message), "%q", message)
+		require.False(t, e.told(plain, message), "%q", message)
+		request := fmt.Sprintf("%d %d ", number, ms)
+		text := request + "99 "
 		sum := sha1.Sum([]byte("f " + text + e.proof)) //nolint:gosec // see above
-		g, ok := e.readGift(s, fmt.Sprintf("+%s%x", text, sum))
-		good := number <= math.MaxInt64 && ms >= 0 && ms <= MaxLease.Milliseconds()
-		require.Equal(t, good, ok)
-		if good {
-			require.Equal(t, gift{fmt.Sprint("c:", number), time.Duration(ms) * time.Millisecond, 99, 0}, g)
+		word := string(e.appendWord(nil, "f", []byte(request), number))
+		for _, tag := range []string{fmt.Sprintf("%x", sum), word} {
+			g, ok := e.readGift("+" + text + tag)
+			good := number <= math.MaxInt64 && ms >= 0 && ms <= MaxLease.Milliseconds()
+			require.Equal(t, good, ok)
+			if !good {
+				continue
+			}
+			require.Equal(t, gift{fmt.Sprint("c:", number), time.Duration(ms) * time.Millisecond, 99, 0, text, tag}, g)
+			require.Equal(t, tag != word, e.proves(queue, g))
+			require.Equal(t, tag == word, e.said(plain, g))
+			if message == "" {
+				continue
+			}
+			if g, ok = e.readGift("+" + text + tag + message); ok {
+				require.False(t, e.proves(queue, g) || e.said(plain, g), "%q", message)
+			}
 		}
-		if message != "" {
-			_, ok = e.readGift(s, fmt.Sprintf("+%s%x%s", text, sum, message))
-			require.False(t, ok)
+		other := string(e.appendWord(nil, "f", []byte(request), number+1))
+		require.NotEqual(t, word, other, "the same word twice")
+		for _, g := range []gift{
+			{text: fmt.Sprintf("%d %d 99 ", number+1, ms), tag: word}, {text: fmt.Sprintf("%d %d 99 ", number, ms+1), tag: word},
+		} {
+			require.False(t, e.said(plain, g), "%+v", g)
 		}
+		require.False(t, e.said(&Spec{Key: "g"}, gift{text: text, tag: word}), "that of another lock")
 	})
 }

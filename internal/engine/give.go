@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
 	"strconv"
 	"strings"
 	"sync"
@@ -104,19 +107,121 @@ func (e *Engine) Gives(list string) bool {
 
 // listing returns the entry for the list of c's lock, empty if c cannot be given it:
 // a holder that may come more than once could be told of an earlier time.
-func (c *claim) listing(holder string, lease time.Duration) string {
+func (c *claim) listing(lease time.Duration) string {
 	if !c.fresh || !c.renewed() || c.cfg.Label != "" || !c.spec.engine.lines.Listens(c.spec.Line) {
 		return ""
 	}
-	b := make([]byte, 0, 96)
-	b = append(append(b, holder...), ' ')
-	b[strings.LastIndexByte(holder, ':')] = ' '
+	return c.entry.offers(c.spec, lease)
+}
+
+// An offer is an entry for the list and the word in it. Who gives its holder the lock
+// says that word, which nobody knows but this client and who can read the list. It is
+// good once: not again when it has been heard, nor when it may have been said while this
+// client did not listen.
+type offer struct {
+	entry string
+	word  string // empty when it is not good any more
+	since uint64 // how often the client had subscribed anew
+}
+
+// offers returns the entry for ent. As long as its word is good that is the same one,
+// which keeps its place.
+func (ent *entry) offers(s *Spec, lease time.Duration) string {
+	e, o := ent.engine, &ent.offer
+	since := e.resubscribes.Load()
+	ent.mu.Lock()
+	defer ent.mu.Unlock()
+	if o.word != "" && o.since == since {
+		return o.entry
+	}
+	b := make([]byte, 0, 128)
+	b = append(append(b, ent.field...), ' ')
+	colon := strings.LastIndexByte(ent.field, ':')
+	b[colon] = ' '
 	b = append(strconv.AppendInt(b, lease.Milliseconds(), 10), ' ')
-	b = append(b, c.spec.engine.proof...)
-	if c.spec.Fenced {
+	at := len(b)
+	b = e.appendWord(b, s.Key, b[colon+1:], e.words.Add(1))
+	end := len(b)
+	if s.Fenced {
 		b = append(b, " f"...)
 	}
-	return string(b)
+	o.entry, o.since = string(b), since
+	o.word = o.entry[at:end]
+	return o.entry
+}
+
+// appendWord appends a word for who asks for the lock with that key: "<count>-<tag>". The
+// count makes it another one each time.
+func (e *Engine) appendWord(b []byte, key string, request []byte, count uint64) []byte {
+	var buf [256]byte
+	h := append(append(append(buf[:0], key...), ' '), request...)
+	h = append(strconv.AppendUint(h, count, 36), ' ')
+	sum := sha256.Sum256(append(h, e.proof...))
+	b = append(strconv.AppendUint(b, count, 36), '-')
+	return hex.AppendEncode(b, sum[:16])
+}
+
+// said reports whether g says a word that this client has made for its holder, good or
+// not any more.
+func (e *Engine) said(s *Spec, g gift) bool {
+	number, rest, _ := strings.Cut(g.text, " ")
+	lease, _, _ := strings.Cut(rest, " ")
+	of, _, _ := strings.Cut(g.tag, "-")
+	count, err := strconv.ParseUint(of, 36, 64)
+	if err != nil {
+		return false
+	}
+	word := e.appendWord(nil, s.Key, []byte(number+" "+lease+" "), count)
+	return subtle.ConstantTimeCompare(word, []byte(g.tag)) == 1
+}
+
+// hears reports whether word is that of the entry for ent, and good; from then on it is
+// not.
+func (ent *entry) hears(word string) bool {
+	since := ent.engine.resubscribes.Load()
+	ent.mu.Lock()
+	defer ent.mu.Unlock()
+	o := &ent.offer
+	if o.word == "" || o.since != since || subtle.ConstantTimeCompare([]byte(o.word), []byte(word)) == 0 {
+		return false
+	}
+	o.word = ""
+	return true
+}
+
+// offered is told for a lock that is given to those in a list.
+func (e *Engine) offered(s *Spec, g gift) bool {
+	if !e.gate.enter() {
+		if !e.said(s, g) {
+			return false
+		}
+		e.declines(s, g)
+		return true
+	}
+	defer e.gate.leave()
+	pl, pledged := e.lines.PledgeHead(s.Line)
+	c, _ := pl.Claim.(*claim)
+	if !pledged {
+		c, _ = e.lines.Head(s.Line).(*claim)
+	}
+	wanted := c != nil && c.entry.field == g.id
+	good := wanted && c.entry.hears(g.tag)
+	if pledged && !good {
+		pl.Drop()
+		pledged = false
+	}
+	if !good && !e.said(s, g) {
+		return false
+	}
+	e.listed.forget(s.Key, g.id)
+	switch {
+	case !wanted:
+		e.unwanted(s, g.id)
+	case !pledged || !e.given(pl, g):
+		// It is asking, perhaps since before it was given the lock, or has to.
+		e.lines.Nudge(s.Line)
+	}
+	return true
 }
 
 // enlist adds to the request of c what it says about the list.
@@ -124,7 +229,7 @@ func (c *claim) enlist() {
 	e, s := c.spec.engine, c.spec
 	c.req.Unlist = e.listed.get(s.Key)
 	if c.waiting && c.req.Count == 1 {
-		c.req.Entry = c.listing(c.req.Holder, c.req.Lease)
+		c.req.Entry = c.listing(c.req.Lease)
 	}
 }
 

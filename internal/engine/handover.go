@@ -386,7 +386,7 @@ func (e *Engine) heir(s *Spec, slice time.Time) *heir {
 		}
 	}
 	if inTurn {
-		if h.req.Entry = c.listing(h.req.Holder, h.req.Lease); h.req.Entry == "" {
+		if h.req.Entry = c.listing(h.req.Lease); h.req.Entry == "" {
 			c.entry.unlockOps()
 			pl.Drop()
 			return nil

@@ -195,7 +195,12 @@ func (h *Hold) giveBack(ctx *cleanup, target int, trusted bool) error {
 			}
 		}
 		at := time.Now()
+		frees := target == 0 && (next == nil || next.req.Entry != "")
+		ctx.tells = frees && e.contested.is(s.Key)
 		v, err := e.returnOnce(ctx, ent, s, ret, at)
+		if frees && err == nil && v == Granted {
+			e.contested.note(s.Key, e.toldOthers(s, ret))
+		}
 		if Sort(err) == Maybe {
 			acts = at.Add(returnBound + clockSlack)
 		}
@@ -284,7 +289,7 @@ func (e *Engine) returnOnce(ctx *cleanup, ent *entry, s *Spec, ret *Return, now 
 	if at, ok := ctx.Deadline(); ok && at.Sub(now) < returnBound {
 		brief = false // it could outlast the unlock timeout
 	}
-	ret.Next, ret.Given, ret.Token, ret.More, ret.Listed = "", false, 0, 0, 0
+	ret.Next, ret.Given, ret.Token, ret.More, ret.Listed, ret.Heard, ret.Away = "", false, 0, 0, 0, 0, false
 	passes := ret.Heir != nil && ret.Heir.Entry == "" // nobody but this client has a part in that
 	if ret.Unlist = ""; ret.Count == 0 && !ret.Alone && !passes && e.gives(s) {
 		if ret.Unlist = ret.Leaves; ret.Unlist == "" {
@@ -302,7 +307,7 @@ func (e *Engine) returnOnce(ctx *cleanup, ent *entry, s *Spec, ret *Return, now 
 	case !brief || e.brief == nil:
 		once, cancel := context.WithTimeout(ctx, returnBound)
 		defer cancel()
-		ask = &cleanup{Context: once}
+		ask = &cleanup{Context: once, tells: ctx.tells}
 	}
 	v, err := s.Scripts.Release(ask, e, ret)
 	ret.short = acks.short(e)

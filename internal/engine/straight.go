@@ -26,7 +26,11 @@ func (e *Engine) straight(ctx context.Context, args []any) (a direct.Answer, sen
 	}
 	e.underway.Add(1)
 	defer e.underway.Add(-1)
-	a, err = c.Do(args)
+	if clean, ok := ctx.(*cleanup); ok && clean.tells {
+		a, err = c.DoLast(args)
+	} else {
+		a, err = c.Do(args)
+	}
 	if errors.Is(err, direct.ErrPending) {
 		a, err = e.readOn(ctx, c)
 		return a, true, err

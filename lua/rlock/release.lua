@@ -5,16 +5,16 @@
 -- A lock that is freed may be given away at once: to a client of latchkey that
 -- waits for it and listens on a Redis channel of its own. There it is told '+', the
 -- number of the holder, the lease in ms, the server ms, the fencing token if there
--- is one, and the SHA-1 of the lock, these numbers and the proof of the client, all
--- with spaces between: who cannot read the list cannot make that message. It is done
--- only when nobody else listens on the channel of the lock, Redisson above all, and
--- not always, because there may be some who ask now and then. It is done by plain
--- pub/sub: ARGV[6] is 'PUBLISH' where there is a list.
+-- is one, and the word of the entry, all with spaces between: who cannot read the list
+-- does not know that word, and it is good once. It is done only when nobody else listens
+-- on the channel of the lock, Redisson above all, and not always, because there may be
+-- some who ask now and then. It is done by plain pub/sub: ARGV[6] is 'PUBLISH' where
+-- there is a list.
 --
 -- KEYS[1]   the lock: a hash of holder -> hold count
 -- KEYS[2]   the list of those who are given the lock (may be absent): a sorted set
 --           by the server µs of a request, of client id, number of the
---           holder, lease in ms and proof of the client, with a ' ' between, and
+--           holder, lease in ms and a word, with a ' ' between, and
 --           ' f' behind for those who need a fencing token
 -- KEYS[3]   the fencing token counter, when ARGV[9] is '1'
 -- KEYS[n]   the last key is the holder's label, when ARGV[10] is '1'
@@ -138,8 +138,7 @@ if ARGV[2] == '0' and linger == '0' then
           if fenced then
             gift = gift .. string.format('%.0f ', token)
           end
-          local tag = redis.sha1hex(lock .. ' ' .. gift .. sub(text, at, (kind or 0) - 1))
-          if type(try('PUBLISH', own, '+' .. gift .. tag)) == 'number' then
+          if type(try('PUBLISH', own, '+' .. gift .. sub(text, at, (kind or 0) - 1))) == 'number' then
             if entry ~= '' then
               call('ZADD', list, exactly, entry)
               if not lasts then
