@@ -148,7 +148,7 @@ func BenchmarkCommands(b *testing.B) {
 }
 
 // wakes is how many wake-ups of each kind there are in a round of BenchmarkWakeUp.
-const wakes = 100
+const wakes = 200
 
 // BenchmarkWakeUp is the time from the call of Unlock in one client to the return
 // of Lock in another, against RPUSH and BLPOP of a token. An iteration is a round: a
