@@ -241,6 +241,7 @@ func (c *control) lose(cn *conn, now time.Time) {
 	if l.conn != cn {
 		return
 	}
+	c.n.lost.Add(1)
 	if cn.up && now.Sub(cn.upAt) >= backoffMax {
 		l.fails = 0 // it was good for a while: no reason to hurry slowly
 	}

@@ -30,6 +30,7 @@ type Notifier struct {
 	mode      atomic.Int32  // Auto until it is known
 	modeFound chan struct{} // closed when the servers have told the mode
 	lastFrame atomic.Int64  // since epoch, 0 for never
+	lost      atomic.Uint64 // see Lost
 
 	// mu guards the fields below, and those of channels and subscriptions that
 	// say so. Nothing blocks while it is held; the longest thing done under it is
@@ -154,6 +155,10 @@ func (n *Notifier) Live(name string) bool {
 	ch := n.table[name]
 	return ch != nil && State(ch.state.Load()) == Live
 }
+
+// Lost returns how many connections have been given up so far, because they failed or were
+// silent. It is counted before the next one is opened.
+func (n *Notifier) Lost() uint64 { return n.lost.Load() }
 
 // Close denies every subscription with ErrClosed, with a hint, ends the
 // goroutines and waits for them. It may be called more than once, and returns

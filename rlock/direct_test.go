@@ -83,8 +83,8 @@ func TestDirectConnections(t *testing.T) {
 	}
 }
 
-// Others are told of an Unlock before its caller is, if some were the last time: there is
-// a PING ahead of its command. There is none where nobody waits.
+// An Unlock has a PING ahead of its command, by which others are told before its caller is
+// answered, if some were told the last time. There is none where nobody waits.
 func TestUnlockHasOthersToldFirst(t *testing.T) {
 	s := redistest.Start(t)
 	one := newClient(t, s)
@@ -120,12 +120,14 @@ func TestUnlockHasOthersToldFirst(t *testing.T) {
 		often(t, one, 60, 1) // so that it has a connection of its own
 		require.False(t, unlock(false), "the command alone")
 	}
-	redistest.Until(t, "who waits to be told first", func() bool {
+	toldFirst := func() bool {
 		often(t, one, 60, 1)
 		unlock(true)
 		return unlock(true)
-	})
+	}
+	redistest.Until(t, "who waits to be told first", toldFirst)
 	redistest.Until(t, "the command to go alone again", func() bool { return !unlock(false) })
+	redistest.Until(t, "who waits to be told first, once more", toldFirst)
 }
 
 // Who sends much can cancel as soon as anybody, and what is lost on the way is

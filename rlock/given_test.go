@@ -374,6 +374,37 @@ func TestWordIsGoodOnce(t *testing.T) {
 	}
 }
 
+// Redisson has one Redis channel for the locks a and {a}. An unlock of the one gives
+// nobody the other: not by Redis, nor in memory.
+func TestNamesThatShareAChannel(t *testing.T) {
+	for name, one := range map[string]bool{"clients": false, "client": true} {
+		for _, names := range [][2]string{{"l", "{l}"}, {"{l}", "l"}} {
+			t.Run(name+" "+names[0], func(t *testing.T) {
+				redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+					a := faultClient(t, env.Client())
+					b := a
+					if !one {
+						b = faultClient(t, env.Client())
+					}
+					other := mustLock(t, rlock.New(a, names[0]))
+					held := mustLock(t, rlock.New(a, names[1]))
+					got := faultGo(func() (*latchkey.Hold, error) { return rlock.New(b, names[1]).Lock(t.Context()) })
+					env.Advance(50 * time.Millisecond)
+					mustUnlock(t, other)
+					env.Advance(5 * time.Second)
+					require.Empty(t, got, "both have it")
+					require.Equal(t, map[string]string{held.HolderID(): "1"}, env.Redis.HGetAll(t.Context(), names[1]).Val())
+					require.Zero(t, env.Redis.Exists(t.Context(), names[0]).Val())
+					mustUnlock(t, held)
+					r := <-got
+					require.NoError(t, r.err)
+					mustUnlock(t, r.hold)
+				})
+			})
+		}
+	}
+}
+
 // What is given to one who is not there any more goes on to the next at once; a message
 // about somebody of whom the client knows nothing, with a word that it never made, does
 // nothing.

@@ -2,6 +2,7 @@ package rlock
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/engine"
@@ -26,7 +27,7 @@ func newScripts(key string, cfg config) *scripts {
 	if cfg.fenced {
 		s.token = engine.TokenKey(key)
 	}
-	if !cfg.spin {
+	if !cfg.spin && !strings.HasPrefix(key, "{") { // else "{a}" could have the list of "a"
 		s.list = engine.Prefixed("latchkey_next", key)
 	}
 	s.keyArg, s.listArg, s.channelArg = s.key, s.list, s.channel

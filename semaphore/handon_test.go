@@ -60,6 +60,26 @@ func TestPermitGoesOnInMemory(t *testing.T) {
 	})
 }
 
+// Redisson has one Redis channel for the semaphores s and {s}. A permit of the one goes on
+// to nobody who waits for the other.
+func TestPermitStaysWithItsName(t *testing.T) {
+	locktest.InFakeTime(t, func(t *testing.T, _ *redistest.Env, c *latchkey.Client) {
+		s, other := set(t, c, "s", 1), set(t, c, "{s}", 1)
+		require.NoError(t, other.Acquire(t.Context(), 1))
+		waits := waiting(t, other, 1)
+		waiters := contend(t, s, 1)
+		require.NoError(t, s.Release(t.Context(), 1))
+		synctest.Wait()
+		require.Empty(t, waits, "it was given another one's permit")
+		require.NoError(t, <-waiters[0])
+		require.NoError(t, s.Release(t.Context(), 1))
+		require.NoError(t, other.Release(t.Context(), 1))
+		require.NoError(t, <-waits)
+		require.NoError(t, other.Release(t.Context(), 1))
+		require.Equal(t, []int{1, 1}, []int{available(t, s), available(t, other)})
+	})
+}
+
 func TestPermitGoesBackAtTheEndOfItsSlice(t *testing.T) {
 	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		s := set(t, c, "s", 1)

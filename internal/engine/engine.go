@@ -77,11 +77,11 @@ type Engine struct {
 	gate      gate
 	bounds    bounds
 
-	words        atomic.Uint64 // how many have been made; see offer
-	resubscribes atomic.Uint64 // of the notifier
+	words atomic.Uint64 // how many have been made; see offer
 
 	reticence Reticence
 	proof     string // see Proof
+	secret    string // of which words are made; see offer
 	// known are the scripts that Redis has run, by index.
 	known [lua.Max]atomic.Bool
 
@@ -100,7 +100,7 @@ func New(rdb redis.UniversalClient, cfg Config) *Engine {
 	if cfg.Acks.Releases {
 		cfg.UnlockTimeout += cfg.Acks.Timeout
 	}
-	e := &Engine{rdb: rdb, cfg: cfg, now: cfg.Clock, server: newServerClock(), lines: wait.NewLines(), proof: rand.Text()}
+	e := &Engine{rdb: rdb, cfg: cfg, now: cfg.Clock, server: newServerClock(), lines: wait.NewLines(), proof: rand.Text(), secret: rand.Text()}
 	if e.now == nil {
 		e.now = watchdog.SystemClock()
 	}

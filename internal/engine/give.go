@@ -121,14 +121,14 @@ func (c *claim) listing(lease time.Duration) string {
 type offer struct {
 	entry string
 	word  string // empty when it is not good any more
-	since uint64 // how often the client had subscribed anew
+	since uint64 // how many subscribing connections the client had lost
 }
 
 // offers returns the entry for ent. As long as its word is good that is the same one,
 // which keeps its place.
 func (ent *entry) offers(s *Spec, lease time.Duration) string {
 	e, o := ent.engine, &ent.offer
-	since := e.resubscribes.Load()
+	since := e.notifier.Lost()
 	ent.mu.Lock()
 	defer ent.mu.Unlock()
 	if o.word != "" && o.since == since {
@@ -156,7 +156,7 @@ func (e *Engine) appendWord(b []byte, key string, request []byte, count uint64) 
 	var buf [256]byte
 	h := append(append(append(buf[:0], key...), ' '), request...)
 	h = append(strconv.AppendUint(h, count, 36), ' ')
-	sum := sha256.Sum256(append(h, e.proof...))
+	sum := sha256.Sum256(append(h, e.secret...))
 	b = append(strconv.AppendUint(b, count, 36), '-')
 	return hex.AppendEncode(b, sum[:16])
 }
@@ -178,7 +178,7 @@ func (e *Engine) said(s *Spec, g gift) bool {
 // hears reports whether word is that of the entry for ent, and good; from then on it is
 // not.
 func (ent *entry) hears(word string) bool {
-	since := ent.engine.resubscribes.Load()
+	since := ent.engine.notifier.Lost()
 	ent.mu.Lock()
 	defer ent.mu.Unlock()
 	o := &ent.offer
@@ -199,17 +199,9 @@ func (e *Engine) offered(s *Spec, g gift) bool {
 		return true
 	}
 	defer e.gate.leave()
-	pl, pledged := e.lines.PledgeHead(s.Line)
-	c, _ := pl.Claim.(*claim)
-	if !pledged {
-		c, _ = e.lines.Head(s.Line).(*claim)
-	}
+	c, _ := e.lines.Head(s.Line).(*claim)
 	wanted := c != nil && c.entry.field == g.id
 	good := wanted && c.entry.hears(g.tag)
-	if pledged && !good {
-		pl.Drop()
-		pledged = false
-	}
 	if !good && !e.said(s, g) {
 		return false
 	}
@@ -217,11 +209,21 @@ func (e *Engine) offered(s *Spec, g gift) bool {
 	switch {
 	case !wanted:
 		e.unwanted(s, g.id)
-	case !pledged || !e.given(pl, g):
+	case !good || !e.givenTo(c, g):
 		// It is asking, perhaps since before it was given the lock, or has to.
 		e.lines.Nudge(s.Line)
 	}
 	return true
+}
+
+// givenTo is given for c, if that is the head of its line yet and does not ask.
+func (e *Engine) givenTo(c *claim, g gift) bool {
+	pl, ok := e.lines.PledgeHead(c.spec.Line)
+	if ok && pl.Claim != wait.Claim(c) { // c has just left, and gives back what it was given
+		pl.Drop()
+		return false
+	}
+	return ok && e.given(pl, g)
 }
 
 // enlist adds to the request of c what it says about the list.

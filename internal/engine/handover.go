@@ -371,7 +371,7 @@ func (e *Engine) heir(s *Spec, slice time.Time) *heir {
 		pl.Drop()
 		return nil
 	}
-	if c.entry.counted() > 0 || c.entry.settlesIn() > 0 || c.cfg.Label != "" || c.spec.Fenced != s.Fenced {
+	if c.entry.counted() > 0 || c.entry.settlesIn() > 0 || c.cfg.Label != "" || c.spec.Fenced != s.Fenced || c.spec.Key != s.Key {
 		c.entry.unlockOps()
 		pl.Drop()
 		return nil

@@ -143,7 +143,7 @@ type Return struct {
 	Token    int64    // set by Release: the heir's fencing token
 	More     int64    // set by Release: how many tokens behind that one were taken for it
 	Heard    int      // set by Release: how many clients were told, ours too; 0: unknown
-	Away     bool     // set by Release: another client was given it
+	Away     bool     // set by Release: one in the list was given it
 	short    error    // too few replicas have it
 	Listens  bool     // this client listens on the Redis channel of the lock
 	Alone    bool     // name no key but that of the lock
@@ -163,6 +163,9 @@ type Renewal struct {
 // Prepare fills in what follows from the rest of s. Constructors call it once.
 func (e *Engine) Prepare(s *Spec) *Spec {
 	s.engine = e
+	if s.Queue == nil {
+		s.Line += " " + s.Key // Redisson has one Redis channel for the names "a" and "{a}"
+	}
 	if s.Scripts != nil {
 		s.Renewer = s.Scripts
 	}

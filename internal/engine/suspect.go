@@ -12,7 +12,6 @@ import (
 
 // resubscribed is told when the connection for wake-ups was replaced.
 func (e *Engine) resubscribed(channels int) {
-	e.resubscribes.Add(1)
 	e.watchdog.Recheck()
 	e.cfg.Hooks.resubscribed(channels)
 }
