@@ -131,9 +131,11 @@ func TestGivenWithAShortLease(t *testing.T) {
 		for _, as := range []func(context.Context) context.Context{anew, latchkey.WithHolder} {
 			between(t, time.Second, as, []latchkey.LockOption{opt}, func(t *pair) {
 				b, h, got := t.b, t.h, t.got
+				before := b.Commands("evalsha")
 				unlock(t, h)
 				o := <-got
 				require.NoError(t, o.err)
+				require.Equal(t, before+2, b.Commands("evalsha"), "the unlock, and one question: it has heard of the longer lease")
 				require.LessOrEqual(t, b.Redis.PTTL(t.Context(), "f").Val(), time.Second)
 				require.NoError(t, o.hold.Extend(t.Context(), time.Minute))
 				require.InDelta(t, 60, b.Redis.PTTL(t.Context(), "f").Val().Seconds(), 1)
