@@ -136,7 +136,9 @@ func WithPipelines(on bool) Option {
 
 // WithDirectConnections sets whether frequent commands go over a few connections of the
 // client's own, at most eight, on the goroutine of whoever calls: that costs less than go-redis's way,
-// and a caller who can cancel needs no other goroutine. There are none while commands are
+// and a caller who can cancel needs no other goroutine. Where answers come within 50 µs, as
+// from a server on the same machine, one caller at a time polls for his instead of
+// sleeping, on Linux and without TLS: that takes half the time, and the processor up to 50 µs a command. There are none while commands are
 // rare, and any command goes by the connection given to New where none is free. They are made as that
 // makes its own, but do not count in its pool. Those for wake-ups are made likewise. It
 // is not done in a cluster, behind Sentinel, with a Limiter or streaming credentials,

@@ -92,4 +92,28 @@ var directBugs = []Bug{
 		Old:  "	if time.Now().Before(b.at) {", New: "	if b.timed == nil {",
 		Package: "internal/engine", Run: "^TestBoundEnds$",
 	},
+	{
+		Name: "direct/polls-for-ever", What: "who sends at a server that is far away keeps a processor busy for each command",
+		File: "internal/direct/poll.go",
+		Old:  "p.misses.Load()+1", New: "0",
+		Package: "internal/direct", Run: "^TestPollingKnowsWhereItPays$",
+	},
+	{
+		Name: "direct/network-starves", What: "who sends all the time keeps Go from looking at the network for others",
+		File: "internal/direct/poll.go",
+		Old:  "p.asked.Add(1)%sleepsOnce != 0 &&", New: "p.asked.Add(1) != 0 &&",
+		Package: "internal/direct", Run: "^TestPollingKnowsWhereItPays$",
+	},
+	{
+		Name: "direct/all-poll", What: "as many callers as there are keep a processor busy",
+		File: "internal/direct/poll.go",
+		Old:  "p.busy.CompareAndSwap(false, true)", New: "!p.busy.Swap(false)",
+		Package: "internal/direct", Run: "^TestPollingKnowsWhereItPays$",
+	},
+	{
+		Name: "direct/polled-answer-lost", What: "an answer that was polled for is waited for once more",
+		File: "internal/direct/conn.go",
+		Old:  "		if errors.Is(err, errNothing) {", New: "		if err != nil || n > 0 {",
+		Package: "internal/direct", Run: "^TestAnswerIsPolledFor$",
+	},
 }

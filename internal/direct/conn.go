@@ -26,6 +26,9 @@ var ErrPending = errors.New("no answer yet")
 // argument of that kind.
 var ErrArgument = errors.New("an argument that cannot be sent")
 
+// errNothing is that there is nothing to be read yet.
+var errNothing = errors.New("nothing has come")
+
 // errAnswer is what a server says that does not speak Redis's protocol, or speaks out
 // of turn.
 var errAnswer = errors.New("the answer is not one of Redis")
@@ -84,7 +87,7 @@ func (c *Conn) do(args []any, last bool) (Answer, error) {
 			return Answer{}, c.fail(err)
 		}
 	}
-	a, err := c.read()
+	a, err := c.read(true)
 	if err != nil && timedOut(err) {
 		err = ErrPending
 	}
@@ -97,7 +100,7 @@ func (c *Conn) Finish(most time.Duration) (Answer, error) {
 	if err := c.net.SetDeadline(c.until); err != nil {
 		return Answer{}, c.fail(err)
 	}
-	a, err := c.read()
+	a, err := c.read(false)
 	if err != nil && timedOut(err) {
 		c.broken = true
 	}
@@ -110,8 +113,9 @@ func timedOut(err error) bool {
 	return errors.As(err, &n) && n.Timeout()
 }
 
-// read reads what there is of an answer until it is whole.
-func (c *Conn) read() (Answer, error) {
+// read reads what there is of an answer until it is whole. When the command has just
+// been sent it may begin by polling for it.
+func (c *Conn) read(sent bool) (Answer, error) {
 	for {
 		if bytes.HasSuffix(c.in, lineEnd) { // else it is not whole, or none
 			a, n, err := parse(c.in)
@@ -126,7 +130,15 @@ func (c *Conn) read() (Answer, error) {
 		if len(c.in) == cap(c.in) {
 			c.in = slices.Grow(c.in, max(512, len(c.in)))
 		}
-		n, err := c.net.Read(c.in[len(c.in):cap(c.in)])
+		b := c.in[len(c.in):cap(c.in)]
+		n, err := 0, errNothing
+		if sent {
+			sent = false
+			n, err = c.poll(b)
+		}
+		if errors.Is(err, errNothing) {
+			n, err = c.net.Read(b)
+		}
 		c.in = c.in[:len(c.in)+n]
 		switch {
 		case n > 0:
@@ -136,6 +148,17 @@ func (c *Conn) read() (Answer, error) {
 			return Answer{}, c.fail(err)
 		}
 	}
+}
+
+// poll reads what comes very soon; errNothing says that it has to be waited for.
+func (c *Conn) poll(b []byte) (int, error) {
+	q, ok := c.net.(*quick)
+	if !ok || !c.pool.polling.begin() {
+		return 0, errNothing
+	}
+	n, err := q.poll(b, c.sent)
+	c.pool.polling.end(time.Since(c.sent))
+	return n, err
 }
 
 // answer returns what has been read, of which an answer is n bytes long.

@@ -43,6 +43,7 @@ type Pool struct {
 	ctx     context.Context // ends what is being made
 	end     context.CancelFunc
 	making  sync.WaitGroup
+	polling polling
 
 	// mu guards the fields below.
 	mu     sync.Mutex

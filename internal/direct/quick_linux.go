@@ -6,8 +6,10 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"syscall"
+	"time"
 	"unsafe"
 )
 
@@ -25,8 +27,10 @@ type quick struct {
 	in, out transfer
 
 	// How to run a step: when there is something to read, when there is room to
-	// write, and now, which is for a step of out and runs no other.
-	readable, writable, now func(step func(fd uintptr) bool) error
+	// write, and now, which is for a step of out and runs no other. soon is for a step of
+	// in: it runs it until there is something to read, or it is pollFor after since.
+	readable, writable, now, soon func(step func(fd uintptr) bool) error
+	since                         time.Time
 }
 
 // A transfer is one direction of a quick.
@@ -68,6 +72,15 @@ func quicken(conn net.Conn) net.Conn {
 	}
 	offer := func(fd uintptr) { q.out.step(fd) }
 	q.now = func(func(fd uintptr) bool) error { return raw.Control(offer) }
+	look := func(fd uintptr) {
+		for range looks { // in a bubble of fake time pollFor is never over
+			runtime.Gosched() // whoever has something to do does it meanwhile
+			if q.in.step(fd) || time.Since(q.since) >= pollFor {
+				return
+			}
+		}
+	}
+	q.soon = func(func(fd uintptr) bool) error { return raw.Control(look) }
 	return q
 }
 
@@ -115,6 +128,22 @@ func (q *quick) Read(b []byte) (int, error) {
 		return 0, nil
 	}
 	n, errno, err := q.in.move(b, q.readable)
+	return q.read(n, errno, err)
+}
+
+// poll reads what comes within pollFor of since, whatever deadline is set, and does not
+// sleep. One at a time does. The error is errNothing when nothing has come.
+func (q *quick) poll(b []byte, since time.Time) (int, error) {
+	q.since = since
+	n, errno, err := q.in.move(b, q.soon)
+	if errno == syscall.EAGAIN {
+		return 0, errNothing
+	}
+	return q.read(n, errno, err)
+}
+
+// read returns what Read does.
+func (q *quick) read(n int, errno syscall.Errno, err error) (int, error) {
 	switch {
 	case err != nil:
 		return 0, err

@@ -5,6 +5,7 @@ package direct
 import (
 	"bytes"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -161,6 +163,124 @@ func TestLongCommand(t *testing.T) {
 	require.NoError(t, b.SetReadDeadline(time.Now().Add(time.Millisecond)))
 	_, err := b.Read(make([]byte, 1))
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "nothing behind it")
+}
+
+// Polling reads what is there, and says so when there is nothing, whatever deadline is
+// set; what comes later is not lost.
+func TestQuickPolls(t *testing.T) {
+	a, b := pair(t, "tcp", "127.0.0.1:0")
+	q, ok := quicken(a).(*quick)
+	require.True(t, ok)
+	got := make([]byte, 8)
+	sees := func(want string) {
+		t.Helper()
+		redistest.Until(t, "the bytes to come", func() bool { return !alive(q) })
+		n, err := q.poll(got, time.Now())
+		require.NoError(t, err)
+		require.Equal(t, want, string(got[:n]))
+	}
+	require.NoError(t, q.SetDeadline(time.Now().Add(-time.Second)))
+	start := time.Now()
+	n, err := q.poll(got, start)
+	require.ErrorIs(t, err, errNothing)
+	require.Zero(t, n)
+	require.GreaterOrEqual(t, time.Since(start), pollFor)
+	_, err = b.Write([]byte("in time"))
+	require.NoError(t, err)
+	sees("in time")
+	_, err = q.poll(got, time.Now().Add(-time.Second))
+	require.ErrorIs(t, err, errNothing)
+
+	require.NoError(t, q.SetDeadline(time.Time{}))
+	done := make(chan error, 1)
+	go func() {
+		_, err := io.ReadFull(q, got[:4])
+		done <- err
+	}()
+	_, err = b.Write([]byte("late"))
+	require.NoError(t, err)
+	require.NoError(t, <-done)
+	require.Equal(t, "late", string(got[:4]))
+
+	_, err = b.Write([]byte("and the end"))
+	require.NoError(t, err)
+	require.NoError(t, b.Close())
+	sees("and the ")
+	sees("end")
+	redistest.Until(t, "the end to come", func() bool { return !alive(q) })
+	_, err = q.poll(got, time.Now())
+	require.ErrorIs(t, err, io.EOF)
+	require.NoError(t, q.Close())
+	_, err = q.poll(got, time.Now())
+	require.ErrorIs(t, err, net.ErrClosed)
+
+	a, b = pair(t, "tcp", "127.0.0.1:0")
+	q, ok = quicken(a).(*quick)
+	require.True(t, ok)
+	require.NoError(t, b.(*net.TCPConn).SetLinger(0))
+	require.NoError(t, b.Close()) // a reset
+	redistest.Until(t, "the reset to come", func() bool {
+		_, err = q.poll(got, time.Now())
+		return !errors.Is(err, errNothing)
+	})
+	require.ErrorIs(t, err, syscall.ECONNRESET)
+
+	// In a bubble there is no time that passes while somebody runs.
+	a, _ = pair(t, "tcp", "127.0.0.1:0")
+	q, ok = quicken(a).(*quick)
+	require.True(t, ok)
+	synctest.Test(t, func(t *testing.T) {
+		_, err = q.poll(got, time.Now())
+		require.ErrorIs(t, err, errNothing)
+	})
+}
+
+// An answer that is there is read without sleeping, and one that is not, or not whole, is
+// waited for.
+func TestAnswerIsPolledFor(t *testing.T) {
+	a, b := pair(t, "tcp", "127.0.0.1:0")
+	q, ok := quicken(a).(*quick)
+	require.True(t, ok)
+	sleeps := 0
+	sleep := q.readable
+	later := ""
+	q.readable = func(step func(uintptr) bool) error {
+		sleeps++
+		_, err := io.WriteString(b, later)
+		require.NoError(t, err)
+		return sleep(step)
+	}
+	c := &Conn{net: q, shut: func() {}}
+	knowsNothing := func() { c.pool = &Pool{all: map[*Conn]struct{}{}} }
+	answer := func(early, late string) Answer {
+		t.Helper()
+		later, sleeps = late, 0
+		_, err := io.WriteString(b, early)
+		require.NoError(t, err)
+		if early != "" {
+			redistest.Until(t, "the answer to come", func() bool { return !alive(q) })
+		}
+		return do(t, c, "ping")
+	}
+	knowsNothing()
+	require.EqualValues(t, 7, answer(":7\r\n", "").Int)
+	require.Zero(t, sleeps)
+	knowsNothing()
+	require.EqualValues(t, 8, answer("", ":8\r\n").Int)
+	require.Equal(t, 1, sleeps)
+	require.EqualValues(t, 9, answer(":9\r\n", "").Int)
+	require.Equal(t, 1, sleeps, "it is not polled for after one that came late")
+	knowsNothing()
+	require.EqualValues(t, 10, answer(":1", "0\r\n").Int)
+	require.Equal(t, 1, sleeps)
+	knowsNothing()
+	require.EqualValues(t, 11, answer(":11\r\n", "").Int)
+	require.Zero(t, sleeps)
+
+	later, sleeps = ":12\r\n", 0
+	_, err := c.Finish(time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, 1, sleeps, "who goes on reading does not poll")
 }
 
 // A look at a connection takes nothing from it, and sees its end, whatever deadline is set.
