@@ -17,7 +17,7 @@ import (
 // each, all the time, against the floor: "ratio" is of operations per second.
 func BenchmarkNames(b *testing.B) {
 	const d = 300 * time.Millisecond
-	for _, n := range []int{1, 8, 16, 64, 512} {
+	for _, n := range []int{1, 2, 4, 8, 16, 64, 512} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			s := redistest.Start(b)
 			rdb := s.Client(b, func(o *redis.Options) { o.PoolSize = 20 })

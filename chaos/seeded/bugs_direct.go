@@ -111,6 +111,18 @@ var directBugs = []Bug{
 		Package: "internal/direct", Run: "^TestPollingKnowsWhereItPays$",
 	},
 	{
+		Name: "direct/polls-while-others-sleep", What: "of a few callers one has all the answers, and the others sleep on beside theirs",
+		File: "internal/direct/poll.go",
+		Old:  "p.sleepers.Load() > 0", New: "false",
+		Package: "internal/direct", Run: "^TestPollingKnowsWhereItPays$",
+	},
+	{
+		Name: "direct/silence-stops-polling", What: "nobody polls for as long as one connection is silent",
+		File: "internal/direct/conn.go",
+		Old:  "	if sent {\n		c.pool.polling.sleepers", New: "	if sent || !sent {\n		c.pool.polling.sleepers",
+		Package: "internal/direct", Run: "^TestAnswerIsPolledFor$",
+	},
+	{
 		Name: "direct/polled-answer-lost", What: "an answer that was polled for is waited for once more",
 		File: "internal/direct/conn.go",
 		Old:  "		if errors.Is(err, errNothing) {", New: "		if err != nil || n > 0 {",

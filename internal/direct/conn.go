@@ -116,7 +116,7 @@ func timedOut(err error) bool {
 // read reads what there is of an answer until it is whole. When the command has just
 // been sent it may begin by polling for it.
 func (c *Conn) read(sent bool) (Answer, error) {
-	for {
+	for polls := sent; ; {
 		if bytes.HasSuffix(c.in, lineEnd) { // else it is not whole, or none
 			a, n, err := parse(c.in)
 			if c.ahead && n > 0 { // also when it is an error
@@ -132,12 +132,12 @@ func (c *Conn) read(sent bool) (Answer, error) {
 		}
 		b := c.in[len(c.in):cap(c.in)]
 		n, err := 0, errNothing
-		if sent {
-			sent = false
+		if polls {
+			polls = false
 			n, err = c.poll(b)
 		}
 		if errors.Is(err, errNothing) {
-			n, err = c.net.Read(b)
+			n, err = c.sleep(b, sent)
 		}
 		c.in = c.in[:len(c.in)+n]
 		switch {
@@ -157,8 +157,18 @@ func (c *Conn) poll(b []byte) (int, error) {
 		return 0, errNothing
 	}
 	n, err := q.poll(b, c.sent)
-	c.pool.polling.end(time.Since(c.sent))
+	c.pool.polling.end(!errors.Is(err, errNothing), time.Since(c.sent))
 	return n, err
+}
+
+// sleep waits for something to be read. Nobody polls meanwhile, unless the command was
+// sent a while ago: its answer may be long in coming.
+func (c *Conn) sleep(b []byte, sent bool) (int, error) {
+	if sent {
+		c.pool.polling.sleepers.Add(1)
+		defer c.pool.polling.sleepers.Add(-1)
+	}
+	return c.net.Read(b)
 }
 
 // answer returns what has been read, of which an answer is n bytes long.

@@ -110,7 +110,7 @@ func (t *transfer) once(call, fd, flags uintptr) {
 	}
 }
 
-// move moves b by way of f, which runs step whenever the connection is ready.
+// move moves b by way of f, which runs step when the time has come.
 func (t *transfer) move(b []byte, f func(func(fd uintptr) bool) error) (int, syscall.Errno, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -241,16 +241,17 @@ func TestAnswerIsPolledFor(t *testing.T) {
 	a, b := pair(t, "tcp", "127.0.0.1:0")
 	q, ok := quicken(a).(*quick)
 	require.True(t, ok)
-	sleeps := 0
+	c := &Conn{net: q, shut: func() {}}
+	sleeps, sleepers := 0, 1
 	sleep := q.readable
 	later := ""
 	q.readable = func(step func(uintptr) bool) error {
 		sleeps++
+		require.EqualValues(t, sleepers, c.pool.polling.sleepers.Load())
 		_, err := io.WriteString(b, later)
 		require.NoError(t, err)
 		return sleep(step)
 	}
-	c := &Conn{net: q, shut: func() {}}
 	knowsNothing := func() { c.pool = &Pool{all: map[*Conn]struct{}{}} }
 	answer := func(early, late string) Answer {
 		t.Helper()
@@ -277,7 +278,8 @@ func TestAnswerIsPolledFor(t *testing.T) {
 	require.EqualValues(t, 11, answer(":11\r\n", "").Int)
 	require.Zero(t, sleeps)
 
-	later, sleeps = ":12\r\n", 0
+	require.Zero(t, c.pool.polling.sleepers.Load())
+	later, sleeps, sleepers = ":12\r\n", 0, 0
 	_, err := c.Finish(time.Minute)
 	require.NoError(t, err)
 	require.Equal(t, 1, sleeps, "who goes on reading does not poll")
