@@ -137,9 +137,11 @@ func WithPipelines(on bool) Option {
 // WithDirectConnections sets whether frequent commands go over a few connections of the
 // client's own, at most eight, on the goroutine of whoever calls: that costs less than go-redis's way,
 // and a caller who can cancel needs no other goroutine. Where answers come within 50 µs, as
-// from a server on the same machine, one caller at a time polls for his instead of
-// sleeping, on Linux and without TLS: that takes half the time, and the processor up to 50 µs a command. There are none while commands are
-// rare, and any command goes by the connection given to New where none is free. They are made as that
+// from a server on the same machine, a caller polls for his instead of sleeping if no other
+// one of the client sleeps (on Linux, amd64 and arm64, where neither TLS nor the dialer has put anything around
+// the socket): one who is alone, with a processor to spare, needs half the time, and the processor for up to
+// 50 µs a command; goroutines that wait for the network may do so for 0.4 ms more. There are no such
+// connections while commands are rare, and any command goes by the connection given to New where none is free. They are made as that
 // makes its own, but do not count in its pool. Those for wake-ups are made likewise. It
 // is not done in a cluster, behind Sentinel, with a Limiter or streaming credentials,
 // nor with [WithHooks]. Default: on.

@@ -7,8 +7,8 @@
 // go-redis does not look at a context while it reads. Here such a caller reads for
 // [Soon] at most, and has somebody else read on.
 //
-// Where answers come within 50 µs, the caller looks for them again and again at first
-// instead of sleeping: on one machine a processor that has gone to sleep takes longer to
+// Where answers come within 50 µs, a caller looks for his again and again at first
+// instead of sleeping, if no other caller sleeps: on one machine a processor that has gone to sleep takes longer to
 // be back than Redis takes for a command.
 //
 // A [Listener] reads what comes to a connection that subscribes, for the same reason.
