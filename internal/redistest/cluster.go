@@ -66,7 +66,9 @@ func (c *Cluster) Client(t testing.TB, opts ...func(*redis.ClusterOptions)) *red
 }
 
 // WaitOK waits until all nodes say that the cluster is up, and agree on who
-// serves which slots.
+// serves which slots, and on the epochs by which they decide that: a node that
+// got one more slot before it knew the newest epoch would take one that is too
+// low, and some nodes would stay with the old owner for good.
 func (c *Cluster) WaitOK(t testing.TB) {
 	t.Helper()
 	var views []string
@@ -75,15 +77,15 @@ func (c *Cluster) WaitOK(t testing.TB) {
 		for _, s := range c.Nodes {
 			views = append(views, c.view(s))
 		}
-		return views[0] != "" && len(slices.Compact(views)) == 1
+		return views[0] != "" && len(slices.Compact(slices.Clone(views))) == 1
 	}) {
 		return
 	}
 	t.Fatalf("redistest: the cluster is not up after 20s; the nodes' views:\n%s", strings.Join(views, "\n"))
 }
 
-// view returns which slots each node has, as seen by s; "" if the cluster is
-// not up as far as s knows.
+// view returns which epoch and slots each node has, as seen by s; "" if the
+// cluster is not up as far as s knows.
 func (c *Cluster) view(s *Server) string {
 	info, err := s.do("CLUSTER", "INFO")
 	if err != nil || infoField(info[0], "cluster_state") != "ok" ||
@@ -105,7 +107,7 @@ func (c *Cluster) view(s *Server) string {
 		if open >= 0 { // a slot under way is known to its two nodes only
 			f = f[:8+open]
 		}
-		view = append(view, f[0]+" "+strings.Join(f[8:], " "))
+		view = append(view, f[0]+" epoch "+f[6]+" "+strings.Join(f[8:], " "))
 	}
 	slices.Sort(view)
 	return strings.Join(view, "\n")
