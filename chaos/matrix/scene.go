@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/latchkey-go/latchkey"
 )
 
@@ -16,7 +18,7 @@ type sight struct {
 	hold  byte // k kept, l lost and told
 	fresh byte // of what was taken during the fault: k granted, r refused or over, a in doubt, f failed
 	give  byte // of what was given back: k, l it was lost, a in doubt, f failed
-	next  byte // of the waiter: k after the release, e at the end of the lease, d beside the holder, f failed
+	next  byte // of the waiter: k after the release, e at the end of the lease, d beside the holder, m told of full memory, f failed
 
 	took time.Duration // how long the waiter went without what was free
 
@@ -55,7 +57,7 @@ func (s *sight) judge(w want) {
 }
 
 var words = map[byte]string{
-	'k': "kept", 'l': "lost, and told", 'r': "refused", 'a': "in doubt", 'f': "failed", 'e': "after the lease", 'd': "beside the holder", 'v': "void",
+	'k': "kept", 'l': "lost, and told", 'r': "refused", 'a': "in doubt", 'f': "failed", 'e': "after the lease", 'd': "beside the holder", 'v': "void", 'm': "told that Redis's memory is full",
 }
 
 // text tells what was seen in one line.
@@ -294,7 +296,9 @@ func (c *cell) handOver() {
 		}
 	}
 	if got.err != nil {
-		if c.next = grabbed(got.err); c.next != 'v' {
+		if c.next = grabbed(got.err); redis.IsOOMError(got.err) {
+			c.next = 'm'
+		} else if c.next != 'v' {
 			c.next = 'f'
 		}
 		c.note("waiter: %s", clue(got.err))
