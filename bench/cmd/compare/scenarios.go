@@ -49,6 +49,8 @@ func comparison() []scenario {
 	fair := []string{"floor-blpop", "latchkey", "etcd", "redisson"}
 	return []scenario{
 		one,
+		names(2, "≥ 1.0 × floor"),
+		names(8, "≥ 1.0 × floor"),
 		names(64, "≥ 1.8 × floor"),
 		names(512, "≥ 3 × floor"),
 		contended("64 goroutines on one name", objectLock, 1, 1,
