@@ -118,7 +118,8 @@ func (h *Hold) Remaining() time.Duration {
 }
 
 // Token returns the fencing token of this acquisition, 0 if the lock gives none.
-// A later acquisition has a greater token. Hand it to the resource that the lock
+// A later acquisition has a greater token (docs/guarantees.md says what that rests
+// on). Hand it to the resource that the lock
 // protects, and let that refuse whoever comes with a lesser one than it has
 // seen: nothing else keeps out a process that was paused beyond its lease.
 func (h *Hold) Token() int64 {

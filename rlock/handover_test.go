@@ -289,16 +289,20 @@ func TestHandOverByRedis(t *testing.T) {
 	}
 }
 
-// The first hand-over of a fenced lock takes tokens for those that follow in memory.
+// counter returns the last fencing token that Redis has given out.
+func (p *passing) counter() int64 {
+	p.Helper()
+	text, err := p.env.Mini.Get("redisson_lock_token:{" + passName + "}")
+	require.NoError(p, err)
+	n, err := strconv.ParseInt(text, 10, 64)
+	require.NoError(p, err)
+	return n
+}
+
+// A hand-over of a fenced lock by Redis takes tokens for those that follow in memory:
+// one for each µs since the last one.
 func TestHandOverFenced(t *testing.T) {
 	inPassing(t, 9, []rlock.Option{rlock.Fenced()}, func(p *passing) {
-		counter := func() int64 {
-			text, err := p.env.Mini.Get("redisson_lock_token:{" + passName + "}")
-			require.NoError(p, err)
-			n, err := strconv.ParseInt(text, 10, 64)
-			require.NoError(p, err)
-			return n
-		}
 		tokens := []int64{p.hold.Token()}
 		next := func(commands int64) {
 			p.Helper()
@@ -306,26 +310,31 @@ func TestHandOverFenced(t *testing.T) {
 			require.Greater(p, p.hold.Token(), tokens[len(tokens)-1])
 			tokens = append(tokens, p.hold.Token())
 		}
+		p.env.Advance(4 * time.Microsecond)
 		next(1)
-		taken := counter()
-		require.Equal(p, tokens[1]+passSlice.Microseconds(), taken, "one for each µs of the slice")
+		require.Equal(p, tokens[0]+1, tokens[1])
+		taken := p.counter()
+		require.Equal(p, tokens[0]+4, taken, "one for each µs")
 		next(0)
 		next(0)
-		require.Equal(p, taken, counter(), "nothing but the first took any")
+		require.Equal(p, taken, p.counter(), "nothing but the first took any")
 		next(0)
+		require.Equal(p, taken, p.hold.Token(), "all of them")
 		p.env.Advance(passShown)
 		p.showsHolder("1")
-		require.Equal(p, taken, counter(), "nor does the one who is shown at last")
+		require.Equal(p, taken, p.counter(), "nor does the one who is shown at last")
 
 		// The slice is over: each has to ask.
 		next(1)
-		require.Greater(p, tokens[len(tokens)-1], taken)
+		require.Equal(p, time.Now().UnixMicro(), p.hold.Token(), "the clock has gone on")
+		p.env.Advance(passSlice - 100*time.Microsecond)
 		next(1)
-		require.Equal(p, tokens[len(tokens)-1]+passSlice.Microseconds(), counter())
+		require.Equal(p, time.Now().UnixMicro(), p.counter())
+		require.Equal(p, p.counter()-100, p.hold.Token(), "no more than may be of use")
 		next(0)
 
 		// A re-entry takes a token above all those, which are lost.
-		taken = counter()
+		taken = p.counter()
 		again, err := p.l.Lock(p.hold.Context())
 		require.NoError(p, err)
 		require.Greater(p, again.Token(), taken)
@@ -333,39 +342,32 @@ func TestHandOverFenced(t *testing.T) {
 		tokens = append(tokens, again.Token())
 		next(1)
 		next(1) // the clock stands still
-		require.Equal(p, p.hold.Token(), counter())
+		require.Equal(p, p.hold.Token(), p.counter())
 		require.NoError(p, p.hold.Unlock(p.Context()))
 		p.shows(map[string]string{})
 		require.Zero(p, p.c.Stats().Losses)
 	})
 }
 
-// Tokens do not outrun the clock, lest they fall when Redis has lost its data: when
-// those of the slice have been handed on, each hand-over takes one.
+// Redis may lose its data at any moment, and goes on by its clock then: no token is
+// ahead of that, neither one that somebody has nor one that has been taken for later.
 func TestTokensDoNotOutrunTheClock(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
-		p := &passing{T: t, env: env, c: faultClient(t, env.Redis, latchkey.WithHandOver(3*time.Microsecond))}
-		p.l = rlock.New(p.c, passName, rlock.Fenced())
-		require.NoError(t, env.Redis.ScriptLoad(t.Context(), lua.RLockPass.Source).Err())
-		first := must(t)(p.l.Lock(t.Context()))
-		early := p.wait(t.Context())
-		env.Advance(time.Second)
-		require.NoError(t, first.Unlock(t.Context()))
-		p.hold = (<-early).hold
-		for range 12 {
-			p.line = append(p.line, p.wait(t.Context()))
-		}
-		last := p.hold.Token()
-		for i := range 12 {
-			want := 1
-			if i >= 1 && i <= 3 {
-				want = 0
+	inPassing(t, 12, []rlock.Option{rlock.Fenced()}, func(p *passing) {
+		// The first takes three tokens, and the fourth the nine of the time since then.
+		require.EqualValues(p, 2, p.sent(func() {
+			for range 12 {
+				p.env.Advance(3 * time.Microsecond)
+				p.next()
+				require.LessOrEqual(p, p.hold.Token(), p.counter())
+				require.LessOrEqual(p, p.counter(), time.Now().UnixMicro())
 			}
-			require.EqualValues(t, want, p.sent(func() { p.next() }), "hand-over %d", i)
-			require.Equal(t, last+1, p.hold.Token())
-			last++
-		}
-		require.NoError(t, p.hold.Unlock(t.Context()))
+		}), "commands")
+		p.env.Mini.FlushAll()
+		p.env.Advance(time.Microsecond)
+		other := must(p.T)(rlock.New(faultClient(p.T, p.env.Client()), passName, rlock.Fenced()).Lock(p.Context()))
+		require.Greater(p, other.Token(), p.hold.Token())
+		require.ErrorIs(p, p.hold.Unlock(p.Context()), latchkey.ErrLeaseLost)
+		require.NoError(p, other.Unlock(p.Context()))
 	})
 }
 

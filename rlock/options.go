@@ -26,12 +26,12 @@ func (f optionFunc) apply(c *config) { f(c) }
 func NonReentrant() Option { return optionFunc(func(c *config) { c.nonReentrant = true }) }
 
 // Fenced gives every acquisition, a re-entry too, the next fencing token; see
-// [latchkey.Hold.Token]. Tokens grow for as long as the server's clock does not
-// step back at the same time as its data is lost. They are not consecutive: a
+// [latchkey.Hold.Token]. They are the server's time in µs, so they grow over a loss
+// of its data too, unless its clock has been set back. They are not consecutive: a
 // client that hands the lock on in memory ([latchkey.WithHandOver]) takes some at a
-// time, and does not use all of them. So they may be ahead of the clock by a slice of
-// that, and for so long after a loss of data lower than before it; with hand-over
-// turned off by all clients they are not.
+// time, of the time that has passed, and does not use all of them. If the lock is
+// lost and given to somebody else meanwhile, those to whom it is handed on yet have
+// lower tokens than that one.
 func Fenced() Option { return optionFunc(func(c *config) { c.fenced = true }) }
 
 // A Backoff says how a spinning lock waits: Initial after the first refusal,

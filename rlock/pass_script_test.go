@@ -17,6 +17,19 @@ func (s *scripted) pass(keys []string, from, to string, count, lease int, more .
 	return s.reply(1, lua.RLockPass, keys, args...)
 }
 
+// tokenIs checks the last token that was given out.
+func (s *scripted) tokenIs(want int64) {
+	s.Helper()
+	require.Equal(s, fmt.Sprint(want), s.rdb.Get(s.Context(), "token").Val())
+}
+
+func (s *scripted) serverMicros() int64 {
+	s.Helper()
+	now, err := s.rdb.Time(s.Context()).Result()
+	require.NoError(s, err)
+	return now.UnixMicro()
+}
+
 func TestPassScript(t *testing.T) {
 	lock := []string{"lock"}
 	onBoth(t, func(s *scripted) {
@@ -101,21 +114,39 @@ func TestPassScriptFenced(t *testing.T) {
 		require.EqualValues(s, -1, s.pttl("token"), "it never expires")
 
 		got = s.pass(keys, "me:4", "me:5", 1, 30000, 1000)
-		require.Equal(s, []int64{1, 999}, []int64{got[0], got[2]}, "tokens to hand on")
-		last := got[1] + 999
-		require.Equal(s, fmt.Sprint(last), s.rdb.Get(s.Context(), "token").Val())
-		require.Equal(s, []int64{1, last, 0}, s.pass(keys, "me:4", "me:5", 1, 30000, 1000), "asked again: one token that nobody else has")
-		require.Equal(s, fmt.Sprint(last), s.rdb.Get(s.Context(), "token").Val())
-		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:5", "me:4", 1, 30000))
-		require.Equal(s, fmt.Sprint(last), s.rdb.Get(s.Context(), "token").Val(), "no token asked for, none taken")
+		s.tokenIs(got[1] + got[2])
+		last := s.serverMicros() - 1_000_000
+		s.do("SET", "token", last)
+		got = s.pass(keys, "me:5", "me:4", 1, 30000, 1000)
+		require.Equal(s, []int64{1, 999}, []int64{got[0], got[2]}, "as many as it has asked for")
+		require.Greater(s, got[1], last+1, "the newest ones of that time")
+		last = got[1] + 999
+		s.tokenIs(last)
+		require.LessOrEqual(s, last, s.serverMicros(), "they are not ahead of the clock")
+		require.Equal(s, []int64{1, last, 0}, s.pass(keys, "me:5", "me:4", 1, 30000, 1000), "asked again: one token that nobody else has")
+		s.tokenIs(last)
+		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:4", "me:5", 1, 30000))
+		s.tokenIs(last) // no token asked for, none taken
+
+		got = s.pass(keys, "me:5", "me:4", 1, 30000, 1_000_000_000)
+		require.Equal(s, last+1, got[1], "all since the last one")
+		require.Positive(s, got[2])
+		require.LessOrEqual(s, got[1]+got[2], s.serverMicros())
+		s.tokenIs(got[1] + got[2])
+
 		last += 1_000_000_000
 		s.do("SET", "token", last)
 		require.Equal(s, []int64{1, last + 1, 0}, s.pass(keys, "me:4", "me:5", 1, 30000, 1000), "ahead of the clock already")
-		s.do("SET", "token", last)
-		got = s.pass(keys, "me:5", "me:4", 1, 30000, 1_002_000_000)
-		require.Equal(s, last+1, got[1])
-		require.Positive(s, got[2])
-		require.Less(s, got[2], int64(2_000_000_000), "as far as the clock will have come")
+		before := s.serverMicros()
+		s.do("DEL", "token") // those of the time before may have been taken
+		got = s.pass(keys, "me:5", "me:4", 1, 30000, 1000)
+		require.GreaterOrEqual(s, got[1], before)
+		require.Zero(s, got[2])
+		require.Equal(s, got, s.pass(keys, "me:5", "me:4", 1, 30000, 1000))
+		s.do("DEL", "token")
+		again := s.pass(keys, "me:5", "me:4", 1, 30000, 1000)
+		require.Greater(s, again[1], got[1], "lost since then")
+		s.tokenIs(again[1])
 
 		state := s.state()
 		s.do("RENAME", "token", "kept")

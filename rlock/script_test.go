@@ -325,6 +325,14 @@ func TestAcquireScriptFenced(t *testing.T) {
 		require.Equal(s, "8000000000000001", s.do("GET", "token"), "all digits are kept")
 		require.EqualValues(s, 8000000000000002, s.do("INCR", "token"), "Java goes on from it")
 
+		// The counter alone is lost.
+		before = micros()
+		s.do("DEL", "token")
+		got = s.acquire(keys, "me:1", 1, 30000, 1)
+		require.GreaterOrEqual(s, got[2], before, "who asks again gets a token all the same")
+		require.Equal(s, got[2], s.acquire(keys, "me:1", 1, 30000, 1)[2])
+		s.do("SET", "token", "8000000000000002")
+
 		// Without the flag the key is left alone.
 		s.do("DEL", "lock")
 		require.EqualValues(s, 0, s.acquire(keys[:1], "me:1", 1, 30000)[2])

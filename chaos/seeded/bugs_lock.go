@@ -35,7 +35,7 @@ var lockBugs = []Bug{
 	{
 		Name: "rlock/token-grows-on-reentry", What: "a repeated or nested acquire takes another token (Redisson's fenced lock)",
 		File: "lua/rlock/acquire.lua",
-		Old:  "if mine ~= count then", New: "if true then",
+		Old:  "if mine ~= count or token == 0 then", New: "if true then",
 		Package: "rlock", Run: "^TestAcquireScriptFenced$",
 	},
 	{
@@ -43,6 +43,12 @@ var lockBugs = []Bug{
 		File: "lua/rlock/acquire.lua",
 		Old:  "token = math.max(token + 1, time[1] * 1000000 + time[2])", New: "token = token + 1",
 		Package: "rlock", Run: "^TestAcquireScriptFenced$|^TestWireFencedTokens$",
+	},
+	{
+		Name: "rlock/no-token", What: "who asks again after the counter of tokens has been lost is granted the lock with the token 0",
+		File: "lua/rlock/acquire.lua",
+		Old:  "mine ~= count or token == 0", New: "mine ~= count",
+		Package: "rlock", Run: "^TestAcquireScriptFenced$",
 	},
 	{
 		Name: "rlock/release-without-compare", What: "a late release frees the successor's lock",

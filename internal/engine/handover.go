@@ -380,8 +380,8 @@ func (e *Engine) heir(s *Spec, slice time.Time) *heir {
 	if s.Fenced {
 		h.req.Tokens = 1
 		if c.fresh && c.renewed() { // it may hand on in memory
-			// The server's clock makes them, in µs: it has gone past all of them when
-			// the slice is over.
+			// The server's clock makes them, in µs: no more than it has gone on by
+			// since the last one, and no more than can be of use.
 			h.req.Tokens += max(time.Until(slice).Microseconds(), 0)
 		}
 	}

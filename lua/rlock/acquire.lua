@@ -1,6 +1,7 @@
 -- rlock/acquire: take the lock, or raise the hold count of its present holder.
 -- Asking twice with the same arguments is the same as asking once: the hold
--- count to reach is given, and a fencing token is taken only when it changes.
+-- count to reach is given, and a fencing token is taken only when it changes (or
+-- when there is no counter of them).
 -- A request that arrives late, or from a clock too far off, changes nothing.
 --
 -- KEYS[1]   the lock: a hash of holder -> hold count, expiring with the lease
@@ -69,7 +70,7 @@ end
 local token = 0
 if fenced then
   token = tonumber(call('GET', KEYS[2]) or 0)
-  if mine ~= count then
+  if mine ~= count or token == 0 then
     token = math.max(token + 1, time[1] * 1000000 + time[2])
     call('SET', KEYS[2], string.format('%.0f', token))
   end

@@ -11,16 +11,18 @@
 -- ARGV[4]  its lease, ms; 0: what is left of the present one
 -- ARGV[5]  not after: server time, ms since the epoch
 -- ARGV[6]  the most by which ARGV[5] may lie ahead, ms
--- ARGV[7]  how many fencing tokens to take: that of the new hold, and those behind
---          it for the ones to whom its client hands the lock on, as far as they are
---          less than so many µs ahead of the server's clock (may be absent, or '')
+-- ARGV[7]  how many fencing tokens to take, at most: that of the new hold, and those
+--          behind it for the ones to whom its client hands the lock on. They are the
+--          µs since the last one was taken, so none is ahead of the server's clock,
+--          unless the last one is (may be absent, or '')
 -- ARGV[8]  Redis channel of the lock (may be absent)
 -- ARGV[9]  how to publish: 'PUBLISH', 'SPUBLISH', 'BOTH' or 'NONE' (absent when
 --          ARGV[8] is)
 --
 -- Returns {1, server ms, token, more}  passed; so many tokens behind that one are
 --                                      taken with it; both are 0 without an ARGV[7]
---         {1, server ms, token, 0}     it was already; the token is the last one taken
+--         {1, server ms, token, 0}     it was already; the token is the last one taken,
+--                                      or a new one where there is no counter
 --         {-1, server ms, 0, 0}        the holder who gives back does not hold the lock
 --         {-2, server ms, 0, 0}        too late; nothing was changed
 local lock, from, to, tokens = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[7])
@@ -33,12 +35,16 @@ if late > 0 or -late > tonumber(ARGV[6]) then
   return {-2, now, 0, 0}
 end
 
-local token, more = 0, 0
+local token, more, clock = 0, 0, time[1] * 1000000 + time[2]
 if tokens then
-  token = tonumber(call('GET', KEYS[2]) or 0)
+  token = tonumber(call('GET', KEYS[2]) or -1)
 end
 local has = call('HMGET', lock, to, from)
 if has[1] then
+  if token < 0 then
+    token = clock
+    redis.pcall('SET', KEYS[2], string.format('%.0f', token))
+  end
   return {1, now, token, 0}
 end
 if not has[2] then
@@ -61,11 +67,11 @@ if lease ~= -1 and lease < 100 then
   call('PEXPIRE', lock, lease)
 end
 if tokens then
-  local clock = time[1] * 1000000 + time[2]
-  token = math.max(token + 1, clock)
-  -- They do not outrun the clock, however often it is asked for some; and numbers are
-  -- exact up to 2 ^ 53.
-  more = math.max(math.min(tokens - 1, clock + tokens - token, 2 ^ 53 - token), 0)
+  -- Those that lie ahead of the clock would be above the next ones when the data is
+  -- lost. Where there is no counter, it may have been just now, and those of the time
+  -- before have perhaps been taken.
+  token = token < 0 and clock or math.max(token + 1, clock - tokens + 1)
+  more = math.max(math.min(tokens - 1, clock - token), 0)
   call('SET', KEYS[2], string.format('%.0f', token + more))
 end
 -- Others sleep for the lease that they have seen, Java without a recheck: nobody would
