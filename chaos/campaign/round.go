@@ -156,7 +156,10 @@ func (x *round) run(ctx context.Context) *outcome {
 		e.Stopped = e.Worker >= firstChild*perParty && slices.ContainsFunc(x.stood, func(s [2]int64) bool { return e.Call <= s[1] && e.Return >= s[0] })
 	}
 	leaving := model.Leaving
-	if x.fault.Late {
+	switch {
+	case x.fault.Hole: // what has been given to one in there comes back when it ends
+		leaving = model.LeavingLate + x.fault.Span
+	case x.fault.Late:
 		leaving = model.LeavingLate
 	}
 	o.verdict = model.Check(entries, losses, searchLimit, leaving)

@@ -128,7 +128,7 @@ func (v *Verdict) Add(o Verdict) {
 // loss of more than leases each call must be explained by the state machine of its kind. Exclusion and
 // tokens are checked to the end, and holds that overlap because of a loss counted.
 // limit bounds the search for one object; one that takes longer is a violation.
-// leaving is Leaving or LeavingLate.
+// leaving is Leaving, LeavingLate, or longer where requests are discarded for longer.
 func Check(entries []history.Entry, losses []Loss, limit, leaving time.Duration) Verdict {
 	v := Verdict{Calls: len(entries)}
 	byKey := map[string][]history.Entry{}

@@ -177,7 +177,7 @@ func TestSeeded(t *testing.T) {
 func TestLeaving(t *testing.T) {
 	const ms = int64(time.Millisecond)
 	for _, kind := range []string{"rlock", "fenced", "nonreentrant"} {
-		for _, leaving := range []time.Duration{model.Leaving, model.LeavingLate} {
+		for _, leaving := range []time.Duration{model.Leaving, model.LeavingLate, model.LeavingLate + 2600*time.Millisecond} {
 			for _, late := range []bool{false, true} {
 				gap := int64(leaving) - ms
 				if late {

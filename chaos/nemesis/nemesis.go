@@ -34,8 +34,9 @@ type Fault struct {
 	// ClientClock says that it moves the clocks of such clients, ServerClock that of
 	// the server: they must be started so that it can.
 	ClientClock, ServerClock bool
-	// Late says that requests are lost or late, those that give back too.
-	Late bool
+	// Late says that requests are lost or late, those that give back too. Hole says that
+	// all of some clients are, from the beginning to the end.
+	Late, Hole bool
 	// Span is for how long it goes on.
 	Span time.Duration
 

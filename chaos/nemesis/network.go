@@ -43,10 +43,10 @@ func networkFaults() []Fault {
 			})
 		},
 	}, {
-		Name: "half-open", What: "a black hole on the way of half of the clients, for less than a lease", On: anywhere, Live: true, Span: 900 * ms,
+		Name: "half-open", What: "a black hole on the way of half of the clients, for less than a lease", On: anywhere, Live: true, Hole: true, Span: 900 * ms,
 		Do: muted, Undo: unmuted,
 	}, {
-		Name: "partition", What: "a black hole on the way of half of the clients, for longer than a lease", On: alone, Live: true, Span: 2600 * ms,
+		Name: "partition", What: "a black hole on the way of half of the clients, for longer than a lease", On: alone, Live: true, Hole: true, Span: 2600 * ms,
 		Do: muted, Undo: unmuted,
 	}, {
 		Name: "latency", What: "50 ms of latency, with jitter", On: anywhere, Live: true, Span: 700 * ms,
