@@ -113,7 +113,7 @@ var directBugs = []Bug{
 	{
 		Name: "direct/polls-while-others-sleep", What: "of a few callers one has all the answers, and the others sleep on beside theirs",
 		File: "internal/direct/poll.go",
-		Old:  "p.sleepers.Load() > 0", New: "false",
+		Old:  "p.sleepers.Load() > besides", New: "false",
 		Package: "internal/direct", Run: "^TestPollingKnowsWhereItPays$",
 	},
 	{

@@ -161,8 +161,8 @@ func (c *Conn) poll(b []byte) (int, error) {
 	return n, err
 }
 
-// sleep waits for something to be read. Nobody polls meanwhile, unless the command was
-// sent a while ago: its answer may be long in coming.
+// sleep waits for something to be read. It counts as one beside whom others may not poll,
+// unless the command was sent a while ago: its answer may be long in coming.
 func (c *Conn) sleep(b []byte, sent bool) (int, error) {
 	if sent {
 		c.pool.polling.sleepers.Add(1)

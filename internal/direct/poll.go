@@ -19,11 +19,14 @@ const (
 	// come. Go looks for what the network has for others when there is nothing to run; a
 	// caller who polls is something to run, so others may wait for all in between.
 	sleepsOnce = 8
+	// besides is how many other callers may sleep meanwhile: a thread that waits for the
+	// network wakes one in good time, several would sleep on beside their answers.
+	besides = 1
 )
 
 // A polling says for which commands of a Pool the answer is polled for: those whose
 // answers come so soon that it costs less to look again and again than to sleep. One
-// caller at a time polls, and none while another one sleeps, who would not be woken.
+// caller at a time polls, and none while several others sleep, who would not be woken.
 type polling struct {
 	sleepers atomic.Int32 // so many have just sent a command, and sleep
 
@@ -35,7 +38,7 @@ type polling struct {
 
 // begin reports whether to poll. The caller of one that is true calls end.
 func (p *polling) begin() bool {
-	if p.sleepers.Load() > 0 {
+	if p.sleepers.Load() > besides {
 		return false
 	}
 	if p.skips.Load() > 0 {

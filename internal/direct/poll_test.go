@@ -39,8 +39,10 @@ func TestPollingKnowsWhereItPays(t *testing.T) {
 	require.True(t, p.begin())
 	p.end(true, soon)
 
-	p.sleepers.Add(1)
-	require.Zero(t, commands(100, soon), "nobody would wake the one who sleeps")
+	p.sleepers.Add(2)
+	require.Zero(t, commands(100, soon), "nobody would wake those who sleep")
+	p.sleepers.Add(-1)
+	require.Equal(t, 7, commands(8, soon), "one who sleeps is woken")
 	p.sleepers.Add(-1)
 	require.Equal(t, 7, commands(8, soon))
 
