@@ -55,7 +55,7 @@ func (w *worker) permits(ctx context.Context, i int) error {
 	defer cancel()
 	who := w.owner()
 	id := []int64{w.begin(history.Entry{Key: name, Op: history.Acquire, Owner: who, N: 1})}
-	lease := w.lease()
+	lease := w.lease(i)
 	opts := options(lease)
 	var p *permitsemaphore.Permit
 	err := w.prompt(in, func() (err error) {

@@ -123,9 +123,12 @@ func (w *worker) give(t *taken, to int) error {
 	return err
 }
 
-// lease chooses the lease of an acquire: now and then a fixed one, else 0.
-func (w *worker) lease() time.Duration {
-	if w.chance(20) {
+// lease chooses the lease of an acquire of the i-th object: now and then a fixed one,
+// else 0. The first object has none that is fixed, so it is always given back: what is
+// left to its lease stays for as long as a server's clock is set back meanwhile, and
+// all objects of a kind might be.
+func (w *worker) lease(i int) time.Duration {
+	if i > 0 && w.chance(20) {
 		return time.Duration(200+w.r.IntN(1500)) * time.Millisecond
 	}
 	return 0
@@ -191,8 +194,8 @@ func (w *worker) lock(ctx context.Context, i int) error {
 	l := New(w.kind, w.client, name)
 	in, cancel := w.within(ctx)
 	defer cancel()
-	lease := w.lease()
-	stops := w.kind == "fenced" && w.chance(10)
+	lease := w.lease(i)
+	stops := i > 0 && w.kind == "fenced" && w.chance(10)
 	if stops {
 		lease = time.Duration(40+w.r.IntN(60)) * time.Millisecond
 	}
@@ -240,7 +243,7 @@ func (w *worker) rwlock(ctx context.Context, i int) error {
 	defer cancel()
 	keys := []string{name}
 	if w.chance(60) {
-		t, _, err := w.take(in, rw.ReadLock(), history.Entry{Op: history.RAcquire, Owner: w.owner()}, keys, w.lease())
+		t, _, err := w.take(in, rw.ReadLock(), history.Entry{Op: history.RAcquire, Owner: w.owner()}, keys, w.lease(i))
 		if err != nil {
 			return err
 		}
@@ -248,7 +251,7 @@ func (w *worker) rwlock(ctx context.Context, i int) error {
 		_ = w.give(t, 0)
 		return nil
 	}
-	t, h, err := w.take(in, rw.WriteLock(), history.Entry{Owner: w.owner()}, keys, w.lease())
+	t, h, err := w.take(in, rw.WriteLock(), history.Entry{Owner: w.owner()}, keys, w.lease(i))
 	if err != nil {
 		return err
 	}
@@ -274,11 +277,14 @@ func (w *worker) multi(ctx context.Context, _ int) error {
 	first := w.r.IntN(members)
 	keys := []string{w.cfg.Name(w.kind, first)}
 	l := New(w.kind, w.client, keys[0])
+	least := first
 	if w.chance(70) {
-		keys = append(keys, w.cfg.Name(w.kind, (first+1)%members))
+		next := (first + 1) % members
+		least = min(first, next)
+		keys = append(keys, w.cfg.Name(w.kind, next))
 		l = multilock.New(l, New(w.kind, w.client, keys[1]))
 	}
-	return w.whole(ctx, in, l, keys)
+	return w.whole(ctx, in, l, keys, w.lease(least))
 }
 
 // group is a step with a lock on some values of a group.
@@ -292,12 +298,12 @@ func (w *worker) group(ctx context.Context, i int) error {
 		set = append(set, fmt.Sprint(v))
 		keys = append(keys, fmt.Sprintf("%s/%d", name, v))
 	}
-	return w.whole(ctx, in, multilock.NewGroup(w.client, name, set...), keys)
+	return w.whole(ctx, in, multilock.NewGroup(w.client, name, set...), keys, w.lease(i))
 }
 
 // whole takes a lock of locks and gives it back.
-func (w *worker) whole(ctx, in context.Context, l latchkey.Locker, keys []string) error {
-	t, _, err := w.take(in, l, history.Entry{Owner: w.owner()}, keys, w.lease())
+func (w *worker) whole(ctx, in context.Context, l latchkey.Locker, keys []string, lease time.Duration) error {
+	t, _, err := w.take(in, l, history.Entry{Owner: w.owner()}, keys, lease)
 	if err != nil {
 		return err
 	}
