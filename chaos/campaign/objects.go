@@ -8,6 +8,7 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/chaos/history"
+	"github.com/latchkey-go/latchkey/chaos/model"
 	"github.com/latchkey-go/latchkey/chaos/workload"
 	"github.com/latchkey-go/latchkey/countdownlatch"
 	"github.com/latchkey-go/latchkey/permitsemaphore"
@@ -41,8 +42,8 @@ func (x *round) prepare(ctx context.Context, admin *latchkey.Client) error {
 }
 
 // quiet sees that everything is free once nobody works any more, and removes what
-// would stay for good.
-func (x *round) quiet(ctx context.Context, admin *latchkey.Client, o *outcome) {
+// would stay for good. losses and leaving are as for [model.Check].
+func (x *round) quiet(ctx context.Context, admin *latchkey.Client, o *outcome, losses []model.Loss, leaving time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, 2*workload.Lease+workload.Recheck+10*time.Second)
 	defer cancel()
 	free := func(name string, l latchkey.Locker) {
@@ -68,7 +69,7 @@ func (x *round) quiet(ctx context.Context, admin *latchkey.Client, o *outcome) {
 				free(name, rwlock.New(admin, name).WriteLock())
 			case "semaphore":
 				s := semaphore.New(admin, name)
-				least, most := x.owed(name)
+				least, most := x.owed(name, losses, leaving)
 				x.conserved(ctx, o, name, s.AvailablePermits, least, most)
 				_, err := s.Delete(ctx)
 				x.gone(o, name, err)
@@ -91,8 +92,9 @@ func (x *round) quiet(ctx context.Context, admin *latchkey.Client, o *outcome) {
 
 // owed returns how many permits a semaphore without owners must have in the end: those
 // whose holder has died are gone, and a release without an answer may have brought
-// some back. What an acquire without an answer took has been undone.
-func (x *round) owed(name string) (least, most int) {
+// some back. What an acquire without an answer took has been undone, unless Redis had
+// forgotten it.
+func (x *round) owed(name string, losses []model.Loss, leaving time.Duration) (least, most int) {
 	if x.lossy {
 		return 0, 1 << 30
 	}
@@ -106,6 +108,8 @@ func (x *round) owed(name string) (least, most int) {
 			least, most = least-e.N, most-e.N
 		case e.Op == history.Acquire && (e.Out == history.Pending || x.fault.Children && e.Out == history.Unknown):
 			least -= e.N // who was killed cannot undo it
+		case slices.ContainsFunc(losses, func(l model.Loss) bool { return l.Forgot(&e, leaving) }):
+			least -= e.N
 		case e.Op == history.Release && e.Out == history.OK:
 			least, most = least+e.N, most+e.N
 		case e.Op == history.Release && e.Out != history.None:

@@ -148,19 +148,19 @@ func (x *round) run(ctx context.Context) *outcome {
 	for _, p := range x.plays {
 		p.Settle()
 	}
-	x.quiet(ctx, admin, o)
-
-	entries := x.rec.All()
-	for i := range entries {
-		e := &entries[i]
-		e.Stopped = e.Worker >= firstChild*perParty && slices.ContainsFunc(x.stood, func(s [2]int64) bool { return e.Call <= s[1] && e.Return >= s[0] })
-	}
 	leaving := model.Leaving
 	switch {
 	case x.fault.Hole: // what has been given to one in there comes back when it ends
 		leaving = model.LeavingLate + x.fault.Span
 	case x.fault.Late:
 		leaving = model.LeavingLate
+	}
+	x.quiet(ctx, admin, o, losses, leaving)
+
+	entries := x.rec.All()
+	for i := range entries {
+		e := &entries[i]
+		e.Stopped = e.Worker >= firstChild*perParty && slices.ContainsFunc(x.stood, func(s [2]int64) bool { return e.Call <= s[1] && e.Return >= s[0] })
 	}
 	o.verdict = model.Check(entries, losses, searchLimit, leaving)
 	o.served = x.rec.Served()
@@ -231,7 +231,7 @@ func (x *round) suffer(ctx context.Context, admin *latchkey.Client, o *outcome) 
 	case x.fault.Loss:
 		return []model.Loss{{From: from, To: over}}
 	case x.fault.Early:
-		return []model.Loss{{From: from, To: begun, Lease: workload.Lease}}
+		return []model.Loss{{From: from, To: begun, Lease: workload.Lease, Step: play.Stepped()}}
 	case !x.fault.Moves && !slices.Equal(masters, x.Masters()):
 		o.unplanned++ // the machine was so slow that somebody was taken for dead
 		return []model.Loss{{From: from, To: history.Now()}}

@@ -10,6 +10,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/latchkey-go/latchkey/chaos/history"
+	"github.com/latchkey-go/latchkey/internal/engine"
 )
 
 // Kinds are the kinds of object whose histories can be checked, with the state
@@ -35,10 +36,21 @@ var Kinds = map[string]porcupine.Model{
 // With a Lease, nothing but leases has ended before its time, by a clock that stepped
 // forward. No lease is longer than that, so that nobody has been able to believe in
 // one for longer after the Loss; but one that a fair lock's waiter is given by a message
-// is as long as its client is alive for sure.
+// is as long as its client is alive for sure. Step is by how much the clock stepped.
 type Loss struct {
 	From, To int64
 	Lease    time.Duration
+	Step     time.Duration
+}
+
+// Forgot says whether e is an acquire without an answer of permits that nobody owns,
+// of which Redis may not have known any more, behind a clock that stepped, when it was
+// taken back: what it took then stays taken. It is taken back at once, so e has ended
+// no longer than leaving before that.
+func (l Loss) Forgot(e *history.Entry, leaving time.Duration) bool {
+	return l.Step+leaving > engine.Remembered && e.Kind == "semaphore" && e.Op == history.Acquire &&
+		(e.Out == history.Unknown || e.Out == history.Pending) &&
+		e.Call <= l.To && e.Return >= l.From-int64(leaving)
 }
 
 // had says whether e is, or may be, of what was granted before the end of l.
@@ -192,7 +204,7 @@ func operations(kind string, entries []history.Entry, losses []Loss, leaving tim
 			cut = min(cut, l.From)
 		}
 	}
-	var ghosts, stopped []history.Entry
+	var ghosts, stay, stopped []history.Entry
 	entries = slices.Clone(entries)
 	slices.SortStableFunc(entries, func(a, b history.Entry) int { return cmp.Compare(a.Call, b.Call) })
 	open := 0
@@ -227,6 +239,9 @@ func operations(kind string, entries []history.Entry, losses []Loss, leaving tim
 				stopped = append(stopped, e)
 			}
 		case e.Op == history.Acquire || e.Op == history.RAcquire:
+			if slices.ContainsFunc(losses, func(l Loss) bool { return l.Forgot(&e, leaving) }) {
+				stay = append(stay, e)
+			}
 			ghosts = append(ghosts, e)
 			continue
 		case e.Op == history.CountDown || e.Op == history.Set:
@@ -249,6 +264,7 @@ func operations(kind string, entries []history.Entry, losses []Loss, leaving tim
 			first++
 		}
 		haunted := first < len(ghosts) && ghosts[first].Call <= e.Return ||
+			len(stay) > 0 && stay[0].Call <= e.Return ||
 			slices.ContainsFunc(stopped, func(g history.Entry) bool { return g.Worker != e.Worker && g.Call <= e.Return && e.Call <= g.Return })
 		if haunted && (e.Out == history.Refused || e.Op == history.Read && kind != "countdownlatch") {
 			continue

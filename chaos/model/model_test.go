@@ -43,6 +43,7 @@ func nested(e *h)                     { e.Nested = true }
 func refused(e *h)                    { e.Out, e.Given = history.Refused, false }
 func stopped(e *h)                    { e.Stopped = true }
 func unknown(e *h)                    { e.Out, e.Return, e.Given = history.Unknown, history.Forever, false }
+func unanswered(e *h)                 { e.Out, e.Given = history.Unknown, false }
 func at(l ...model.Loss) []model.Loss { return l }
 
 const (
@@ -54,6 +55,13 @@ const (
 
 // leap is a clock that steps forward.
 var leap = model.Loss{From: 5, To: 6, Lease: 20}
+
+// s is a second; far is a clock that steps forward at the first one, by so much.
+const s = int64(time.Second)
+
+func far(step time.Duration) []model.Loss {
+	return at(model.Loss{From: s, To: s + 10, Lease: 20, Step: step})
+}
 
 // handOver is a lock that one client has since before a leap, and gives back to one of
 // its own who asks behind the leap and has it since a time of his own, or in memory of
@@ -129,6 +137,10 @@ func TestSeeded(t *testing.T) {
 		{"permitsemaphore", "given back long after a leap", true, at(leap), []h{call(set, "", 1, 2, n(1)), call(acq, "a", 3, 4, until(40)), call(rel, "a", 40, 41, n(1)), call(acq, "b", 42, 43)}},
 		{"permitsemaphore", "over capacity long after a leap", false, at(leap), []h{call(set, "", 1, 2, n(1)), call(acq, "a", 3, 4, until(40)), call(acq, "b", 28, 29, until(30)), call(rel, "b", 30, 31, n(1)), call(rel, "a", 40, 41, n(1))}},
 		{"semaphore", "one too many behind a leap", false, at(leap), []h{call(set, "", 1, 2, n(1)), call(acq, "", 3, 4), call(acq, "", 7, 8)}},
+		{"semaphore", "refused for what was taken back when Redis had forgotten it", true, far(2 * time.Minute), []h{call(set, "", 1, 2, n(1)), call(acq, "x", s-9, s-8, unanswered), call(acq, "", 20*s, 20*s+1, refused)}},
+		{"semaphore", "refused for what was taken back when Redis still knew it", false, far(59 * time.Second), []h{call(set, "", 1, 2, n(1)), call(acq, "x", s-9, s-8, unanswered), call(acq, "", 20*s, 20*s+1, refused)}},
+		{"semaphore", "refused for what was taken back long before Redis forgot it", false, far(2 * time.Minute), []h{call(set, "", 1, 2, n(1)), call(acq, "x", 7, 8, unanswered), call(acq, "", 20*s, 20*s+1, refused)}},
+		{"semaphore", "refused for what was asked for behind the leap", false, far(2 * time.Minute), []h{call(set, "", 1, 2, n(1)), call(acq, "x", s+20, s+30, unanswered), call(acq, "", 20*s, 20*s+1, refused)}},
 		{"fairlock", "out of turn over a leap", true, at(leap), []h{call(acq, "b", 3, 9, queued(4)), call(rel, "b", 10, 11), call(acq, "a", 1, 12, queued(2)), call(rel, "a", 13, 14)}},
 		{"fairlock", "out of turn behind a leap", false, at(leap), []h{call(acq, "b", 13, 19, queued(14)), call(rel, "b", 20, 21), call(acq, "a", 11, 22, queued(12)), call(rel, "a", 23, 24)}},
 		{"fenced", "tokens grow", true, nil, []h{call(acq, "a", 1, 2, token(5)), call(rel, "a", 3, 4), call(acq, "b", 5, 6, token(6))}},

@@ -73,6 +73,7 @@ func (p *Play) step(d time.Duration) {
 	redistest.Until(p.T, "the clock to step", func() bool {
 		return (p.time(s).Sub(before) - time.Since(begin) - d).Abs() < min(d.Abs()/2, time.Second)
 	})
+	p.moved = d
 	p.Proved(1)
 }
 

@@ -69,6 +69,7 @@ type Play struct {
 	f     Fault
 	proof atomic.Int64
 	base  int64
+	moved time.Duration
 	node  int
 	stop  chan struct{}
 	wg    sync.WaitGroup
@@ -97,6 +98,10 @@ func (p *Play) Settle() {
 		p.f.Settle(p)
 	}
 }
+
+// Stepped returns by how much the server's clock was moved last, forward or, below 0,
+// back.
+func (p *Play) Stepped() time.Duration { return p.moved }
 
 // Proof returns how often the fault has been seen to happen.
 func (p *Play) Proof() int64 { return p.proof.Load() }

@@ -42,6 +42,8 @@ type taken struct {
 	lost <-chan struct{}
 	back func(context.Context) error
 	op   history.Op // Release or RRelease
+	// outer is the hold of the same holder, which is lost when this one is.
+	outer *taken
 }
 
 // believe brings the record of what the library tells up to date: nobody believes in
@@ -115,6 +117,13 @@ func (w *worker) give(t *taken, to int) error {
 	}
 	err := t.back(context.Background())
 	w.end(ids, err, nil)
+	if o := t.outer; o != nil && errors.Is(err, latchkey.ErrLeaseLost) && o.left() <= 0 {
+		// A fair lock's Unlock lets the next one in where it finds that all is lost, and
+		// that may have it before we come to see what has become of the outer hold.
+		for _, id := range o.ids {
+			w.rec.Change(id, func(e *history.Entry) { e.Until = min(e.Until, now) })
+		}
+	}
 	if err == nil {
 		for _, id := range t.ids {
 			w.rec.Change(id, func(e *history.Entry) { e.Given = true })
@@ -215,6 +224,7 @@ func (w *worker) lock(ctx context.Context, i int) error {
 	if w.kind != "nonreentrant" && w.chance(10) {
 		inner, _, err := w.take(h.Context(), l, history.Entry{Owner: t.who, Nested: true}, []string{name}, 0)
 		if err == nil {
+			inner.outer = t
 			w.hold(ctx, inner, w.stay())
 			_ = w.give(inner, 1)
 		}

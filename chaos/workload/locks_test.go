@@ -1,12 +1,14 @@
 package workload
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/chaos/history"
 )
 
@@ -34,4 +36,26 @@ func TestNobodyBelievesInALoss(t *testing.T) {
 	_, still = w.believe(held) // later
 	require.False(t, still)
 	require.Equal(t, now, until(), "of what has ended, the end stays")
+}
+
+// A holder's holds are lost together, and the fair lock's Unlock that finds it lets the
+// next one in: nobody believes in the outer hold until he looks at it.
+func TestNobodyBelievesInTheHoldAroundALoss(t *testing.T) {
+	for what, left := range map[string]time.Duration{"lost": 0, "not lost": time.Minute} {
+		rec := &history.Recorder{}
+		w := &worker{Party: &Party{rec: rec}, kind: "fairlock"}
+		outer := &taken{left: func() time.Duration { return time.Minute }}
+		outer.ids = []int64{w.begin(history.Entry{Key: "orders", Op: history.Acquire})}
+		w.believe(outer)
+		outer.left = func() time.Duration { return left }
+
+		var next int64 // when the next one was let in
+		inner := &taken{keys: []string{"orders"}, outer: outer, left: func() time.Duration { return 0 }}
+		inner.back = func(context.Context) error {
+			next = history.Now()
+			return latchkey.ErrLeaseLost
+		}
+		require.ErrorIs(t, w.give(inner, 1), latchkey.ErrLeaseLost)
+		require.Equal(t, left == 0, rec.All()[outer.ids[0]].Until <= next, what)
+	}
 }
