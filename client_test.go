@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -263,6 +264,7 @@ func TestStatsAndObserverAgree(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 1, c.Stats().Held, "Held")
 		<-h.Lost()
+		synctest.Wait() // the Observer hears of it after the holder
 		mu.Lock()
 		defer mu.Unlock()
 		require.Equal(t, []string{
