@@ -76,7 +76,7 @@ func New(t testing.TB, topology string, clocks bool) *Stage {
 	case Single:
 		single()
 	case AOF:
-		single("--appendonly", "yes", "--appendfsync", "everysec")
+		single("--appendonly", "yes", "--appendfsync", "always")
 	case Sentinel:
 		s.Sentinels = redistest.StartSentinels(t)
 		s.Sentinels.Tune(t)
