@@ -34,10 +34,11 @@ func (h *Hold) live() engine.Held {
 // It does not stop when ctx is cancelled, so that a deferred Unlock works, but
 // after the unlock timeout (WithUnlockTimeout). A nil error means that Redis has
 // confirmed it. ErrNotHeld means that the Hold was given back before, and
-// together with ErrLeaseLost that it was lost; nothing is taken from a
-// successor. After another error MaybeApplied tells whether Redis may still show
-// the lock held: then Unlock may be called again, nothing renews it any more,
-// and its lease ends it at the latest.
+// together with ErrLeaseLost that it was lost: then what Redis may have of it
+// yet is given back, by one request that takes about a second at most. Nothing
+// is taken from a successor. After another error MaybeApplied tells whether
+// Redis may still show the lock held: then Unlock may be called again, nothing
+// renews it any more, and its lease ends it at the latest.
 func (h *Hold) Unlock(ctx context.Context) error {
 	l := h.live()
 	if l == nil {

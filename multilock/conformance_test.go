@@ -41,5 +41,5 @@ func TestConformance(t *testing.T) {
 	locktest.Run(t, func(c *latchkey.Client, name string) locktest.Lock {
 		inner := rlock.New(c, name)
 		return wrapped{multilock.New(inner), inner}
-	})
+	}, locktest.Composed())
 }

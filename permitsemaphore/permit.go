@@ -30,8 +30,9 @@ func (p *Permit) ID() string {
 // It does not stop when ctx is cancelled, so that a deferred Release works, but
 // after the unlock timeout (WithUnlockTimeout). A nil error means that Redis has
 // confirmed it. ErrNotHeld means that the permit was given back before, and
-// together with ErrLeaseLost that it was lost. After another error MaybeApplied
-// tells whether Redis may still show it out: then Release may be called again,
+// together with ErrLeaseLost that it was lost: then Redis is asked once, for a
+// second at most, to take back what it may have of it yet. After another error
+// MaybeApplied tells whether Redis may still show it out: then Release may be called again,
 // nothing renews the permit any more, and its lease, if it has one, ends it at
 // the latest.
 func (p *Permit) Release(ctx context.Context) error {

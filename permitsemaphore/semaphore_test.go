@@ -342,6 +342,45 @@ func TestFixedLease(t *testing.T) {
 	})
 }
 
+// Redis has a permit for longer than its holder believes, here by as much as windows are
+// shorter than leases: a Release that comes too late gives it back, and lets a waiter in.
+func TestLateReleaseGivesBackTheRest(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+		ctx := t.Context()
+		rdb := env.Client()
+		s := set(t, locktest.NewClient(t, rdb), "s", 1)
+		p, err := s.Acquire(ctx, latchkey.Lease(10*time.Second), latchkey.Label("x"))
+		require.NoError(t, err)
+		other := permitsemaphore.New(locktest.NewClient(t, env.Client()), "s")
+		waiter := other.AcquireAsync(ctx)
+		<-p.Lost()
+		lost := time.Now()
+		counts(t, other, 0, 1)
+		require.Len(t, env.Redis.Keys(ctx, "latchkey_label*").Val(), 1)
+		err = p.Release(ctx)
+		require.ErrorIs(t, err, latchkey.ErrNotHeld)
+		require.ErrorIs(t, err, latchkey.ErrLeaseLost)
+		got := <-waiter
+		require.NoError(t, got.Err)
+		require.LessOrEqual(t, time.Since(lost), time.Millisecond)
+		sent := env.Commands("")
+		require.ErrorIs(t, p.Release(ctx), latchkey.ErrLeaseLost)
+		require.Equal(t, sent, env.Commands(""), "Redis has been asked")
+		require.NoError(t, got.Value.Release(ctx))
+		counts(t, s, 1, 0)
+		require.Empty(t, env.Redis.Keys(ctx, "latchkey_label*").Val())
+
+		p, err = s.Acquire(ctx, latchkey.Lease(10*time.Second))
+		require.NoError(t, err)
+		env.Partition(rdb)
+		<-p.Lost()
+		start := time.Now()
+		require.ErrorIs(t, p.Release(ctx), latchkey.ErrLeaseLost)
+		require.LessOrEqual(t, time.Since(start), time.Second, "of a silent Redis")
+		env.Heal(rdb)
+	})
+}
+
 // A grant whose answer comes when the lease is over is asked for again. On a way that
 // is always too long for the lease the call fails, and no permit is out.
 func TestLateGrantIsAskedForAgain(t *testing.T) {

@@ -98,6 +98,66 @@ func TestAnHourOfRenewals(t *testing.T) {
 	})
 }
 
+// A renewal may be carried out although nobody hears of it: the hold is lost, and Redis
+// has it for long. Unlock gives it back.
+func TestUnheardRenewalOfALostHold(t *testing.T) {
+	keep(t, func(t *testing.T, d *dog) {
+		h, err := rlock.New(d.c, "a").Lock(t.Context())
+		require.NoError(t, err)
+		d.Advance(10 * time.Second)
+		requireHeld(t, h) // and the script is known from here on
+		d.Link(d.rdb).OnCommand(func(args []string) redistest.Act {
+			if len(args) > 1 && args[1] == lua.RLockRenew.SHA {
+				return redistest.Swallow
+			}
+			return redistest.Pass
+		})
+		<-h.Lost()
+		require.Greater(t, d.pttl("a"), 20*time.Second)
+		d.Link(d.rdb).OnCommand(nil)
+		requireLost(t, h)
+		require.Zero(t, d.Redis.Exists(t.Context(), "a").Val())
+		sent := d.Commands("")
+		requireLost(t, h)
+		require.Equal(t, sent, d.Commands(""), "Redis has been asked")
+	})
+	keep(t, func(t *testing.T, d *dog) {
+		h, err := rlock.New(d.c, "a").Lock(t.Context())
+		require.NoError(t, err)
+		d.Partition(d.rdb)
+		<-h.Lost()
+		start := time.Now()
+		requireLost(t, h)
+		require.LessOrEqual(t, time.Since(start), 1100*time.Millisecond, "of a silent Redis")
+	})
+}
+
+// The holder has come to have it again while the hold of before was being lost: an Unlock
+// of that one takes nothing.
+func TestUnlockAfterLossSparesTheNextHold(t *testing.T) {
+	keep(t, func(t *testing.T, d *dog) {
+		ctx := latchkey.WithHolder(t.Context())
+		l := rlock.New(d.c, "a")
+		h, err := l.Lock(ctx, latchkey.Lease(10*time.Second))
+		require.NoError(t, err)
+		d.Advance(9850 * time.Millisecond)
+		p := d.Link(d.rdb)
+		p.HoldFor(200 * time.Millisecond)
+		p.OnNext(1, "evalsha", redistest.Late)
+		reenters := l.LockAsync(ctx) // what is gone when it gets there
+		d.Advance(40 * time.Millisecond)
+		requireHeld(t, h)
+		next := l.LockAsync(ctx) // behind that one
+		require.ErrorIs(t, (<-reenters).Err, latchkey.ErrLeaseLost)
+		got := <-next
+		require.NoError(t, got.Err)
+		requireLost(t, h)
+		require.EqualValues(t, 1, d.Redis.Exists(ctx, "a").Val())
+		requireHeld(t, got.Value)
+		require.NoError(t, got.Value.Unlock(ctx))
+	})
+}
+
 func TestKeyVanishes(t *testing.T) {
 	keep(t, func(t *testing.T, d *dog) {
 		h, err := rlock.New(d.c, "a").Lock(t.Context())
@@ -193,12 +253,11 @@ func TestMaxHold(t *testing.T) {
 			took := time.Since(start)
 			require.Less(t, took, most)
 			require.Greater(t, took, most-2*time.Second)
-			d.Advance(0)
-			requireLost(t, h)
 			d.Advance(time.Until(start.Add(most)) - 1)
 			require.EqualValues(t, 1, d.Redis.Exists(t.Context(), "a").Val())
 			d.Advance(1)
 			require.Zero(t, d.Redis.Exists(t.Context(), "a").Val(), "at most %v, in Redis too", most)
+			requireLost(t, h)
 		})
 	}
 }
@@ -237,8 +296,8 @@ func TestFixedLease(t *testing.T) {
 		requireHeld(t, h)
 		require.Equal(t, time.Duration(1), h.Remaining())
 		d.Advance(1)
-		requireLost(t, h)
 		require.Positive(t, d.pttl("a"))
+		requireLost(t, h)
 	})
 }
 

@@ -3,6 +3,18 @@ package seeded
 // engineBugs are those of what all primitives share.
 var engineBugs = []Bug{
 	{
+		Name: "engine/late-unlock-keeps-the-rest", What: "an Unlock that comes too late leaves the lock to a lease that nobody heard of",
+		File: "internal/engine/release.go",
+		Old:  "if errors.Is(err, ErrLeaseLost) {\n\t\t\th.giveUpRest", New: "if h.spec.Queue != nil && errors.Is(err, ErrLeaseLost) {\n\t\t\th.giveUpRest",
+		Package: "rlock", Run: "^TestUnheardRenewalOfALostHold$",
+	},
+	{
+		Name: "engine/late-unlock-takes-the-next-hold", What: "an Unlock that comes too late takes what its holder has been granted since",
+		File: "internal/engine/release.go",
+		Old:  "if ent.counted() > 0 || e.lines.Sits", New: "if e.lines.Sits",
+		Package: "rlock", Run: "^TestUnlockAfterLossSparesTheNextHold$",
+	},
+	{
 		Name: "engine/extend-of-the-next-hold", What: "a late answer to Extend lengthens what its holder was granted since",
 		File: "internal/engine/hold.go",
 		Old:  "e.watchdog.Prolong(item, ", New: "e.watchdog.Prolong(ent.item, ",

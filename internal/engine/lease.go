@@ -57,6 +57,7 @@ type Lease struct {
 	gone      chan struct{} // behind Lost; made on demand
 	returning bool          // it is being given back
 	missing   bool          // it was found gone meanwhile
+	asked     bool          // Redis has been asked to take it back, or said that it is gone
 }
 
 // Lease records that the thing id of s was leased, by a request sent at a given
@@ -277,6 +278,7 @@ func (l *Lease) Return(ctx context.Context) error {
 		maybe = l.state == unsure
 		l.mu.Unlock()
 		if !maybe {
+			l.giveUpRest(ctx)
 			return e.Wrap("release", s, l.stateErr())
 		}
 		again = true
@@ -297,7 +299,7 @@ func (l *Lease) Return(ctx context.Context) error {
 	case found || maybe:
 		l.state = released
 	default: // Redis did not know of it any more
-		l.state, err = lost, errLost
+		l.state, err, l.asked = lost, errLost, true
 		if l.gone != nil {
 			close(l.gone)
 		}
@@ -315,6 +317,24 @@ func (l *Lease) Return(ctx context.Context) error {
 		e.cfg.Hooks.released(s, l.since) // once, whatever Redis says
 	}
 	return e.Wrap("release", s, err)
+}
+
+// giveUpRest gives back, once, what Redis may still have of l, if it was lost; see
+// that of a Hold.
+func (l *Lease) giveUpRest(ctx context.Context) {
+	l.mu.Lock()
+	asks := l.state == lost && !l.asked
+	l.asked = l.asked || asks
+	l.mu.Unlock()
+	if !asks {
+		return
+	}
+	once, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(returnBound, l.engine.cfg.UnlockTimeout))
+	defer cancel()
+	// Where Redis does not hear of it, the lease ends it.
+	if out, err := l.spec.Renewer.(Leaser).Free(&cleanup{Context: once}, l.engine, []string{l.id}, true); err == nil && out[0] {
+		l.unlabel(once)
+	}
 }
 
 func (l *Lease) setReturning(on bool) {

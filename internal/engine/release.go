@@ -46,8 +46,8 @@ func (h *Hold) unlock(bounded cleanup) error {
 	*clean = bounded
 	target, trusted, err := h.giveUp()
 	if err != nil {
-		if h.spec.Queue != nil && errors.Is(err, ErrLeaseLost) {
-			h.wakeNext(clean)
+		if errors.Is(err, ErrLeaseLost) {
+			h.giveUpRest(clean)
 		}
 		ent.unlockOps()
 		return e.Wrap("unlock", h.spec, err)
@@ -134,17 +134,19 @@ func (h *Hold) giveUp() (target int, trusted bool, err error) {
 	return h.target, true, nil
 }
 
-// wakeNext has Redis tell the next one in the queue that the lock is free, once, when
-// h was lost: nobody has said so when its lease ended, and who waits may have asked for
-// the last time under an earlier one. The caller has ops.
-func (h *Hold) wakeNext(ctx *cleanup) {
-	if h.ret.Holder == "" { // else it has been told
-		h.entry.wakeNext(ctx, h.spec, &h.ret)
+// giveUpRest gives back, once, what Redis may still have of h, which was lost: windows
+// end before leases, a renewal may have been carried out when h was given up, and a
+// server's clock may have been set back. And a queue has to be told that the lock is
+// free: nobody has said so when the lease ended, and who waits may have asked for the
+// last time under an earlier one. The caller has ops.
+func (h *Hold) giveUpRest(ctx *cleanup) {
+	if h.ret.Holder == "" { // else Redis has been asked
+		h.entry.giveUpRest(ctx, h.spec, &h.ret)
 	}
 }
 
-// wakeNext is that of a hold, by the request ret.
-func (ent *entry) wakeNext(ctx *cleanup, s *Spec, ret *Return) {
+// giveUpRest is that of a hold, by the request ret.
+func (ent *entry) giveUpRest(ctx *cleanup, s *Spec, ret *Return) {
 	e := ent.engine
 	if ent.counted() > 0 || e.lines.Sits(s.Line, ent.field) {
 		return // the holder has it again, or may be given it
@@ -152,7 +154,7 @@ func (ent *entry) wakeNext(ctx *cleanup, s *Spec, ret *Return) {
 	ent.fresh = ent.fresh && ent.alone() // a re-entry under way goes on under the holder, as in giveUp
 	now := time.Now()
 	*ret = Return{Holder: ent.standing(), Label: ent.label}
-	ret.lingerFor(ent, s) // Redis may have a longer lease
+	ret.lingerFor(ent, s)
 	if _, err := e.returnOnce(ctx, ent, s, ret, now); Sort(err) == Maybe && !ent.fresh {
 		ent.unsettled(now.Add(returnBound + clockSlack))
 	}
@@ -360,9 +362,7 @@ func (e *Engine) UnlockHolder(ctx context.Context, s *Spec) error {
 				}
 			}
 		}
-		if s.Queue != nil {
-			e.wakeNext(n, s, bounded)
-		}
+		e.giveUpRest(n, s, bounded)
 	}
 	select {
 	case <-e.gate.closed:
@@ -372,9 +372,9 @@ func (e *Engine) UnlockHolder(ctx context.Context, s *Spec) error {
 	}
 }
 
-// wakeNext is that of a hold of a holder that has none: it may have lost one, which
+// giveUpRest is that of a hold of a holder that has none: it may have lost one, which
 // is not remembered.
-func (e *Engine) wakeNext(n uint64, s *Spec, bounded cleanup) {
+func (e *Engine) giveUpRest(n uint64, s *Spec, bounded cleanup) {
 	if s.err != nil || !e.gate.enter() {
 		return
 	}
@@ -385,7 +385,7 @@ func (e *Engine) wakeNext(n uint64, s *Spec, bounded cleanup) {
 		return // the holder is at it
 	}
 	defer ent.unlockOps()
-	ent.wakeNext(&bounded, s, new(Return))
+	ent.giveUpRest(&bounded, s, new(Return))
 }
 
 // latest returns the latest hold; without one, that which was given back last if the

@@ -14,6 +14,9 @@ var leaseRules = []rule{
 	{name: "the watchdog keeps a hold for long", test: keeps},
 	{name: "a fixed lease is lost before others get in", test: fixedLease, alone: true},
 	{name: "a lost hold is not held", test: afterLoss},
+	{name: "an Unlock that comes too late gives back what is left", test: lateUnlock},
+	{name: "an Unlock that comes too late lets a waiter in", test: lateUnlockWakes, alone: true},
+	{name: "an Unlock that comes too late, by the holder, gives back what is left", test: lateUnlockByHolder, skip: composedOnly},
 	{name: "ForceUnlock is noticed within one renewal", test: forceNoticed},
 	{name: "a key taken by somebody else is noticed within one renewal", test: takeoverNoticed},
 	{name: "a nested lease never shortens the outer one", test: nestedShorter, skip: reentrantOnly},
@@ -96,6 +99,49 @@ func afterLoss(e *env) {
 	require.Nil(e, got)
 	e.sleepFor(time.Second)
 	e.unlock(e.must(l.Lock(ctx)))
+}
+
+// Redis may have it for longer than the holder believes: by as much as windows are
+// shorter than leases, here; for longer after a renewal that was carried out when the
+// holder had given up, or on a server whose clock was set back.
+func lateUnlock(e *env) {
+	l := e.lock()
+	h := e.must(l.Lock(e.ctx, latchkey.Lease(10*time.Second)))
+	<-h.Lost()
+	e.locked(l, true)
+	e.isLost(h.Unlock(e.ctx))
+	e.locked(l, false)
+	e.unlock(e.must(l.TryLock(e.ctx)))
+}
+
+func lateUnlockByHolder(e *env) {
+	l := e.lock()
+	ctx := latchkey.WithHolder(e.ctx)
+	lost := e.must(l.Lock(ctx, latchkey.Lease(10*time.Second)))
+	<-lost.Lost()
+	e.locked(l, true)
+	require.ErrorIs(e, l.Unlock(ctx), latchkey.ErrNotHeld, "Unlock by the holder")
+	e.locked(l, false)
+	again := e.must(l.Lock(ctx))
+	e.isLost(lost.Unlock(e.ctx))
+	require.NoError(e, again.Context().Err())
+	e.locked(l, true) // what the holder has been granted since is not taken
+	e.unlock(again)
+}
+
+func lateUnlockWakes(e *env) {
+	l, c := e.lock(), e.client()
+	other := e.kind.new(c, e.name)
+	const lease = 10 * time.Second
+	start := time.Now()
+	h := e.must(l.Lock(e.ctx, latchkey.Lease(lease)))
+	got := e.lockLater(e.ctx, other)
+	<-h.Lost()
+	e.isLost(h.Unlock(e.ctx))
+	out := receive(e, "the lock", got)
+	e.must(out.hold, out.err)
+	require.LessOrEqual(e, out.at.Sub(start), window(lease)+e.sleep, "when the other got in")
+	e.unlock(out.hold)
 }
 
 func forceNoticed(e *env) {

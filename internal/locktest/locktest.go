@@ -43,6 +43,7 @@ type kind struct {
 	new          Factory
 	nonReentrant bool
 	shared       bool
+	composed     bool
 	sleep        time.Duration // longest sleep between polls; 0 where hints wake
 	client       []latchkey.Option
 	prefix       string // of every name
@@ -61,6 +62,10 @@ func Named(prefix string) Trait { return func(k *kind) { k.prefix = prefix } }
 
 // Shared is the trait of locks that several holders may have at once.
 func Shared() Trait { return func(k *kind) { k.shared = true } }
+
+// Composed is the trait of locks that are made of others: a hold that was lost is not
+// there any more for its holder, who has none of it in the hand.
+func Composed() Trait { return func(k *kind) { k.composed = true } }
 
 // Client is the trait of clients that are made with these options.
 func Client(opts ...latchkey.Option) Trait { return func(k *kind) { k.client = opts } }
@@ -131,6 +136,7 @@ func run(t *testing.T, k kind, r rule, f func(*testing.T)) {
 func reentrantOnly(k kind) bool    { return k.nonReentrant }
 func nonReentrantOnly(k kind) bool { return !k.nonReentrant }
 func hintedOnly(k kind) bool       { return k.sleep > 0 }
+func composedOnly(k kind) bool     { return k.composed }
 
 // patience is for what must happen on a real server, but not when.
 const patience = 10 * time.Second
