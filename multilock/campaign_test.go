@@ -3,7 +3,6 @@ package multilock_test
 import (
 	"context"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -269,67 +268,4 @@ func pass(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// TestRedSilentMinorityIsFree: an acquire with two servers of five frozen takes no
-// longer than with all five well. Both are measured in turn, so that they have the
-// same noise.
-func TestRedSilentMinorityIsFree(t *testing.T) {
-	rounds := 400
-	if long() {
-		rounds = 3000
-	}
-	servers := make([]*redistest.Server, 7)
-	for i := range servers {
-		servers[i] = redistest.Start(t)
-	}
-	on := func(name string, servers ...*redistest.Server) *multilock.Lock {
-		cs := make([]*latchkey.Client, len(servers))
-		for i, s := range servers {
-			cs[i] = latchkey.New(redistest.User(t, s.Client(t)))
-			t.Cleanup(func() { _ = cs[i].Close() }) // a frozen one cannot be asked
-		}
-		return multilock.NewRed(rlocks(name, cs...)...)
-	}
-	well := on("well", servers[:5]...)
-	hurt := on("hurt", servers[2:]...)
-	mustUnlock(t, mustLock(t, well))
-	mustUnlock(t, mustLock(t, hurt))
-	for _, s := range servers[5:] {
-		s.Freeze()
-		t.Cleanup(s.Thaw)
-	}
-	var ratio float64
-	for range 5 {
-		all, some := measure(t, rounds, well, hurt)
-		ratio = float64(some) / float64(all)
-		t.Logf("p99 of an acquire: %v with five servers, %v with two of five silent: ratio %.2f", all, some, ratio)
-		if ratio <= 1.5 {
-			return
-		}
-	}
-	require.LessOrEqual(t, ratio, 1.5)
-}
-
-// measure returns the p99 of taking each lock.
-func measure(t *testing.T, rounds int, locks ...*multilock.Lock) (all, some time.Duration) {
-	t.Helper()
-	took := make([][]time.Duration, 2)
-	for range rounds {
-		for i, l := range locks {
-			start := time.Now()
-			h, err := l.Lock(t.Context())
-			for tries := 0; err != nil && tries < 5; tries++ { // a machine that is too busy to answer in 50 ms
-				h, err = l.Lock(t.Context())
-			}
-			require.NoError(t, err)
-			took[i] = append(took[i], time.Since(start))
-			mustUnlock(t, h)
-		}
-	}
-	p99 := func(d []time.Duration) time.Duration {
-		slices.Sort(d)
-		return d[len(d)*99/100]
-	}
-	return p99(took[0]), p99(took[1])
 }
