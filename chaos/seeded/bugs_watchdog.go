@@ -1,0 +1,167 @@
+package seeded
+
+// watchdogBugs are those of the watchdog and its windows.
+var watchdogBugs = []Bug{
+	{
+		Name: "watchdog/loss-not-told", What: "the end of a window is told to nobody",
+		File: "internal/watchdog/watchdog.go",
+		Old:  "			w.items.remove(it)\n			lost = append(lost, loss{it, WindowOver})", New: "			w.items.remove(it)",
+		Package: "internal/watchdog", Run: "^TestFailureIsTriedAgainUntilTheEnd$", Fast: true,
+	},
+	{
+		Name: "watchdog/one-failure-is-a-loss", What: "one renewal without an answer ends the hold",
+		File: "internal/watchdog/watchdog.go",
+		Old:  "		case NotOurs:\n			w.removeLocked(it)", New: "		case NotOurs, Failed:\n			w.removeLocked(it)",
+		Package: "internal/watchdog", Run: "^TestTwoOfThreeFailAndNothingIsLost$",
+	},
+	{
+		Name: "watchdog/window-from-the-answer", What: "a renewal is believed in from its answer on",
+		File: "internal/watchdog/watchdog.go",
+		Old:  "Later(NewWindow(f.sent, r.Lease), now)", New: "Later(NewWindow(now, r.Lease), now)",
+		Package: "internal/watchdog", Run: "^TestBlockedRenewalHidesNothing$|^TestRenewalIsBounded$|^TestFullSlots$|^TestRandomOperations$",
+	},
+	{
+		Name: "watchdog/no-margin", What: "a lease is trusted to its last millisecond",
+		File: "internal/watchdog/window.go",
+		Old:  "length: lease - lease/driftMargin - fixedMargin}", New: "length: lease}",
+		Package: "internal/watchdog", Run: "^TestWindowMargins$",
+	},
+	{
+		Name: "watchdog/suspend-not-noticed", What: "a machine that slept goes on where it stopped",
+		File: "internal/watchdog/window.go",
+		Old:  "return max(i.mono-earlier.mono, i.wall-earlier.wall)", New: "return i.mono - earlier.mono",
+		Package: "internal/watchdog", Run: "^TestWindowIsOverByEitherClock$|^TestJumpIsNoticedWithinASecond$",
+	},
+	{
+		Name: "watchdog/beyond-the-limit", What: "a hold is renewed beyond its MaxHold",
+		File: "internal/watchdog/item.go",
+		Old:  "lease = min(lease, -at.Since(it.until))", New: "lease = max(lease, -at.Since(it.until))",
+		Package: "internal/watchdog", Run: "^TestMax$",
+	},
+	{
+		Name: "watchdog/fixed-lease-renewed", What: "a fixed lease is renewed for ever",
+		File: "internal/watchdog/watchdog.go",
+		Old:  "	it.lease = plan.Lease\n", New: "	it.lease = max(plan.Lease, time.Second)\n",
+		Package: "internal/watchdog", Run: "^TestFixedLeaseIsNeverRenewed$",
+	},
+	{
+		Name: "watchdog/answers-mixed-up", What: "the answers of a batch go to the wrong holds",
+		File: "internal/watchdog/watchdog.go",
+		Old:  "		switch results[i] {", New: "		switch results[len(f.batch)-1-i] {",
+		Package: "internal/watchdog", Run: "^TestResultsGoToTheirItems$",
+	},
+	{
+		Name: "watchdog/renewed-after-removal", What: "a hold that was given back is renewed for ever (Redisson #7272)",
+		File: "internal/watchdog/watchdog.go",
+		Old:  "	w.items.remove(it)\n	return true", New: "	return true",
+		Package: "internal/watchdog", Run: "^TestRemove$",
+	},
+	{
+		Name: "watchdog/lost-item-renewed", What: "a hold whose window is over is taken along by a batch",
+		File: "internal/watchdog/item.go",
+		Old:  "return it.lease > 0 && left > 0 && it.renewal(at)", New: "return it.lease > 0 && it.renewal(at)",
+		Package: "internal/watchdog", Run: "^TestWhatIsLostIsNotTakenAlong$",
+	},
+	{
+		Name: "watchdog/long-window-not-looked-at", What: "a hold whose lease is longer than that of its renewals does not hear of its loss before it has come down to that",
+		File: "internal/watchdog/item.go",
+		Old:  "min(left, it.lease-spent)", New: "left-0*spent",
+		Package: "internal/watchdog", Run: "^TestLongWindowIsRenewed$",
+	},
+	{
+		Name: "engine/extends-its-own-label-alone", What: "a hold that is extended leaves the label that another hold of its holder gave as it was",
+		File: "internal/engine/hold.go",
+		Old:  "Label: ent.labelled(), Lease: lease", New: "Label: h.cfg.Label, Lease: lease",
+		Run: "^TestLabelOfAnExtendedHold$",
+	},
+	{
+		Name: "engine/label-of-the-old-lease", What: "the label of a permit ends with the lease it had before",
+		File: "internal/engine/lease.go",
+		Old:  "label != \"\" && d > 0 {", New: "label != \"\" && d < 0 {",
+		Run: "^TestLabelOfAPermit$",
+	},
+	{
+		Name: "engine/late-within-a-short-wait", What: "a request has no more time than a short wait, which is less than what the server's clock may be off by",
+		File: "internal/engine/call.go",
+		Old:  "max(d, leastBound)", New: "max(d, time.Millisecond)",
+		Package: "rlock", Run: "^TestShortWait$",
+	},
+	{
+		Name: "engine/label-of-who-has-let-go", What: "the label ends early once the nested hold has been given back that it came with",
+		File: "internal/engine/renew.go",
+		Old:  "	return ent.label\n", New: "	label := \"\"\n	for _, h := range ent.holds {\n		label = h.cfg.Label\n	}\n	return label\n",
+		Run: "^TestLabelOfAnExtendedHold$",
+	},
+	{
+		Name: "engine/time-up-without-why", What: "a wait that ends while Redis does not answer says that somebody else has the lock",
+		File: "internal/engine/call.go",
+		Old:  "c.effort == nil || c.failing.IsZero()", New: "c.effort == nil || !c.failing.IsZero()",
+		Package: "internal/engine", Run: "^TestTimeUpSaysWhy$", Fast: true,
+	},
+	{
+		Name: "engine/thawed-master", What: "the grant of a cluster master that was frozen and replaced is believed",
+		File: "internal/engine/suspect.go",
+		Old:  "time.Since(asked) < slowAnswer", New: "time.Since(asked) < 1000*slowAnswer",
+		Package: "internal/topology", Run: "^TestThawedMaster$",
+	},
+	{
+		Name: "engine/loss-not-looked-for", What: "one loss has nobody look for others",
+		File: "internal/engine/hooks.go",
+		Old:  "if why == LossTaken {", New: "if why == LossTaken && e == nil {",
+		Package: "rlock", Run: "^TestLossIsLookedFor$",
+	},
+	{
+		Name: "watchdog/long-before-due", What: "a renewal takes along what is due much later",
+		File: "internal/watchdog/watchdog.go",
+		Old:  "it.renewIn(now) > min(ahead, it.lease/aheadPart) || ", New: "",
+		Package: "internal/watchdog", Run: "^TestSoonDueFollows$",
+	},
+	{
+		Name: "watchdog/queue-forgotten", What: "what waits for a slot is not sent when there is one",
+		File: "internal/watchdog/watchdog.go",
+		Old:  "		if it.index > 0 && it.queued {\n			return w.boardLocked(l, it, now)", New: "		if it.index < 0 && it.queued {\n			return w.boardLocked(l, it, now)",
+		Package: "internal/watchdog", Run: "^TestFullSlots$",
+	},
+	{
+		Name: "watchdog/sleeps-through", What: "a shorter lease than the present ones does not wake the loop",
+		File: "internal/watchdog/watchdog.go",
+		Old:  "	early := due.before(w.armed)\n", New: "	early := due.before(w.armed) && w.closed\n",
+		Package: "internal/watchdog", Run: "^TestShorterItemWakesTheLoop$",
+	},
+	{
+		Name: "rlock/word-said-again", What: "who has heard that a lock was given gives it once more, at another time",
+		File: "internal/engine/give.go",
+		Old:  "	o.word = \"\"\n	return true", New: "	return true",
+		Package: "rlock", Run: "^TestWordIsGoodOnce$", Fast: true,
+	},
+	{
+		Name: "rlock/word-of-before", What: "what was said while a client did not listen is believed when it does again",
+		File: "pubsub/link.go",
+		Old:  "	c.n.lost.Add(1)\n", New: "",
+		Package: "rlock", Run: "^TestWordIsGoodOnce$", Fast: true,
+	},
+	{
+		Name: "rlock/word-of-nobody", What: "anybody may have what a client holds for nobody given back",
+		File: "internal/engine/give.go",
+		Old:  "if !good && !e.said(s, g) {", New: "if wanted && !good && !e.said(s, g) {",
+		Package: "rlock", Run: "^TestGivenToNobody$", Fast: true,
+	},
+	{
+		Name: "rlock/list-of-another", What: "the locks a and {a} share a list: who waits for the one is given it with the other",
+		File: "rlock/script.go",
+		Old:  "!cfg.spin && !strings.HasPrefix(key, \"{\")", New: "!cfg.spin && !strings.HasPrefix(key, \" {\")",
+		Package: "rlock", Run: "^TestNamesThatShareAChannel$", Fast: true,
+	},
+	{
+		Name: "engine/line-of-another", What: "who waits for a permit of {a} is given one of a in memory",
+		File: "internal/engine/spec.go",
+		Old:  "		s.Line += \" \" + s.Key", New: "		s.Line += \"\"",
+		Package: "semaphore", Run: "^TestPermitStaysWithItsName$",
+	},
+	{
+		Name: "rlock/entry-stays-known", What: "the entry of who was given a lock is taken for one that is in the list yet",
+		File: "internal/engine/give.go",
+		Old:  "entry[colon+1:n] == holder[colon+1:]", New: "entry[colon+1:n] != holder[colon+1:]",
+		Package: "internal/engine", Run: "^TestListedForgets$",
+	},
+}
