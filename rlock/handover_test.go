@@ -475,10 +475,34 @@ func TestHandOverThenLost(t *testing.T) {
 		<-p.hold.Lost()
 		require.Positive(p, p.env.Mini.TTL(passName), "it knows before others can have it")
 		p.env.Heal()
-		p.env.Advance(passFuture)
+		require.ErrorIs(p, p.hold.Unlock(p.Context()), latchkey.ErrLeaseLost)
 		p.shows(map[string]string{})
 		h := must(p.T)(p.l.TryLock(p.Context()))
 		require.NoError(p, h.Unlock(p.Context()))
+	})
+}
+
+// So can a hold whose field has come into the place of the first one's unheard: its
+// Unlock gives back what stands there.
+func TestHandOverShownUnheardThenLost(t *testing.T) {
+	inPassing(t, 1, nil, func(p *passing) {
+		p.next()
+		link, moved := p.env.Link(p.env.Redis), false
+		link.OnCommand(func(args []string) redistest.Act {
+			switch {
+			case moved:
+				return redistest.Drop
+			case runs(args, lua.RLockPass):
+				moved = true
+				return redistest.Swallow
+			}
+			return redistest.Pass
+		})
+		<-p.hold.Lost()
+		p.showsHolder("1")
+		link.OnCommand(nil)
+		require.ErrorIs(p, p.hold.Unlock(p.Context()), latchkey.ErrLeaseLost)
+		p.shows(map[string]string{})
 	})
 }
 

@@ -2,6 +2,7 @@ package rlock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync/atomic"
@@ -130,6 +131,36 @@ func TestUnheardRenewalOfALostHold(t *testing.T) {
 		requireLost(t, h)
 		require.LessOrEqual(t, time.Since(start), 1100*time.Millisecond, "of a silent Redis")
 	})
+}
+
+// The same on a real server: its waiter of another client does not wait for the lease.
+func TestFaultUnheardRenewalOfALostHold(t *testing.T) {
+	const lease = 3 * time.Second
+	s := redistest.Start(t)
+	proxy := redistest.NewProxy(t, s.Addr)
+	rdb := s.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() })
+	require.NoError(t, rdb.ScriptLoad(t.Context(), lua.RLockRenew.Source).Err())
+	c := latchkey.New(redistest.User(t, rdb), latchkey.WithWatchdogTimeout(lease))
+	other := latchkey.New(redistest.User(t, s.Client(t)))
+	t.Cleanup(func() { require.NoError(t, errors.Join(c.Close(), other.Close())) })
+	h, err := rlock.New(c, "a").Lock(t.Context())
+	require.NoError(t, err)
+	proxy.OnCommand(func(args []string) redistest.Act {
+		if len(args) > 1 && args[1] == lua.RLockRenew.SHA {
+			return redistest.Swallow
+		}
+		return redistest.Pass
+	})
+	next := rlock.New(other, "a").LockAsync(t.Context())
+	<-h.Lost()
+	proxy.OnCommand(nil)
+	require.Greater(t, s.Client(t).PTTL(t.Context(), "a").Val(), lease/4)
+	requireLost(t, h)
+	left := s.Client(t).HGet(t.Context(), "a", h.HolderID()).Val()
+	require.Empty(t, left, "given back")
+	got := <-next
+	require.NoError(t, got.Err)
+	require.NoError(t, got.Value.Unlock(t.Context()))
 }
 
 // The holder has come to have it again while the hold of before was being lost: an Unlock

@@ -155,7 +155,12 @@ func (ent *entry) giveUpRest(ctx *cleanup, s *Spec, ret *Return) {
 	now := time.Now()
 	*ret = Return{Holder: ent.standing(), Label: ent.label}
 	ret.lingerFor(ent, s)
-	if _, err := e.returnOnce(ctx, ent, s, ret, now); Sort(err) == Maybe && !ent.fresh {
+	v, err := e.returnOnce(ctx, ent, s, ret, now)
+	if other, ok := ent.otherField(); ok && err == nil && v == Gone && ret.Holder != other {
+		ret.Holder = other
+		_, err = e.returnOnce(ctx, ent, s, ret, now)
+	}
+	if Sort(err) == Maybe && !ent.fresh {
 		ent.unsettled(now.Add(returnBound + clockSlack))
 	}
 }
