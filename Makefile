@@ -12,61 +12,61 @@ MIN ?= 60
 test: setup
 	@status=0; \
 	$(MAKE) -s lint-local || status=1; \
-	sh .ci/test || status=1; \
+	sh scripts/test || status=1; \
 	$(MAKE) -s check || status=1; \
 	exit $$status
 
 # Every fuzz target in turn. Their seeds are part of make test.
 fuzz:
-	@sh .ci/fuzz $(FUZZTIME)
+	@sh scripts/fuzz $(FUZZTIME)
 
 # The tests that use real servers, with the rights of docs/security.md only.
 acl:
-	@sh .ci/acl
+	@sh scripts/acl
 
 # Random work under faults, every call checked: a minute, 15 minutes, all that
 # docs/reliability.md shows, and for as long as you like.
 check:
-	@sh .ci/chaos -race chaos check
-	@sh .ci/chaos -race matrix -fast
+	@sh scripts/chaos -race chaos check
+	@sh scripts/chaos -race matrix -fast
 
 chaos:
-	@sh .ci/chaos chaos soak -minutes 15
+	@sh scripts/chaos chaos soak -minutes 15
 
 prove:
-	@sh .ci/chaos chaos prove -write ../docs/reliability.md
-	@sh .ci/chaos matrix -write ../docs/reliability.md
+	@sh scripts/chaos chaos prove -write ../docs/reliability.md
+	@sh scripts/chaos matrix -write ../docs/reliability.md
 
 # Bugs put into the library one by one: does the suite notice each?
 seeded:
-	@sh .ci/chaos seeded -write ../docs/reliability.md
+	@sh scripts/chaos seeded -write ../docs/reliability.md
 
 soak:
-	@sh .ci/chaos chaos soak -minutes $(MIN)
+	@sh scripts/chaos chaos soak -minutes $(MIN)
 
 interop:
-	@sh .ci/setup interop
+	@sh scripts/setup interop
 	@cd interop && INTEROP=$(INTEROP) go test -race -count=1 -timeout 60m .
 
 setup:
-	@sh .ci/setup
+	@sh scripts/setup
 
 lint-local:
 	@files=$$(gofmt -l .) || exit 1; \
 	if [ -n "$$files" ]; then echo "not gofmt'ed:"; echo "$$files"; exit 1; fi
-	@sh .ci/modules go vet ./...
+	@sh scripts/modules go vet ./...
 
 lint:
-	@sh .ci/golangci run
+	@sh scripts/golangci run
 
 tidy:
-	@sh .ci/tidy
+	@sh scripts/tidy
 
 tidy-check:
-	@sh .ci/tidy -check
+	@sh scripts/tidy -check
 
 bench: setup
-	@sh .ci/modules go test -run '^$$' -bench . -benchtime=$(BENCHTIME) -timeout 20m ./...
+	@sh scripts/modules go test -run '^$$' -bench . -benchtime=$(BENCHTIME) -timeout 20m ./...
 	@cd bench && go run ./cmd/compare -quick
 
 # Everything, in earnest: for a quiet machine; half an hour or so.
@@ -82,7 +82,7 @@ cover: setup
 	@echo "go tool cover -html=coverage.out shows the lines"
 
 fmt:
-	@sh .ci/golangci fmt
+	@sh scripts/golangci fmt
 
 help:
 	@echo "make             the same as make test"
