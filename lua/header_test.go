@@ -81,6 +81,7 @@ var (
 	fixedIndex  = regexp.MustCompile(`^\d+$`)
 	returnsLine = regexp.MustCompile(`^--\s+Returns\b`)
 	argument    = regexp.MustCompile(`(#\s*)?\b(KEYS|ARGV)\b(?:\s*\[\s*(\d+)\s*\])?(\s*\[)?`)
+	errorText   = regexp.MustCompile(`[(,]\s*[\w.\[\]]*\.err\b|\.err\s*(?::|[=~]=|\.\.)`)
 	forbidden   = regexp.MustCompile(`\b(bit|struct|cmsgpack)\s*\.`)
 	notCode     = regexp.MustCompile(`(?s)--\[\[.*?\]\]|--[^\n]*|\[\[.*?\]\]|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'`)
 )
@@ -109,6 +110,11 @@ func contractFaults(path, text string) []string {
 	}
 	if used := forbidden.FindString(body); used != "" {
 		faultf("uses %q, which not every server has", used)
+	}
+
+	// inspect/check shows it to people.
+	if used := errorText.FindString(body); used != "" && name != "inspect/check" {
+		faultf("looks into the text of an error (%q), which each server words in its own way: whether there is one may decide, and TYPE", used)
 	}
 
 	declared, used := declaredArguments(header), usedArguments(body)
@@ -242,6 +248,9 @@ return {1}
 		{"passed on whole", "return {1}\n", "return {unpack(ARGV)}\n", "header declares no ARGV[n...]"},
 		{"bit", "return {1}\n", "return {bit.band(1, 1)}\n", "bit."},
 		{"struct", "return {1}\n", "return struct.pack('b', 1)\n", "struct."},
+		{"error's text", "return {1}\n", "return {string.find(who.err, 'x', 1, true)}\n", "text of an error"},
+		{"error's text by a method", "return {1}\n", "return {who.err:sub(1, 2)}\n", "text of an error"},
+		{"error's text compared", "return {1}\n", "return {who.err == 'x'}\n", "text of an error"},
 		{"cmsgpack", "return {1}\n", "return cmsgpack.pack({})\n", "cmsgpack."},
 	}
 	for _, tt := range tests {

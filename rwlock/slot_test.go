@@ -12,6 +12,7 @@ import (
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
+	"github.com/latchkey-go/latchkey/lua"
 	"github.com/latchkey-go/latchkey/rwlock"
 )
 
@@ -79,6 +80,23 @@ func TestReadersWhileTheSlotMoves(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Servers refuse a command with several keys, of which one is at the other node, each in
+// its own words; here it is refused in words that are of no slot. Whatever they are, the
+// reader may live.
+func TestReaderMayLive(t *testing.T) {
+	server := redistest.Start(t)
+	s := &scripted{t, server.Client(t)}
+	user := redistest.UserOnAny(t, s.rdb)
+	server.Deny(t, "exists")
+	require.ErrorContains(t, user.Exists(t.Context(), "lock").Err(), "NOPERM")
+	s.scene("lock=mode:read you:1:1 for 30000")
+	reply, err := user.Eval(t.Context(), lua.RWLockAcquireWrite.Source, []string{"lock", sign},
+		"me:1:write", 1, 30000, s.now()+within, ahead, prefix, 0).Int64Slice()
+	require.NoError(t, err)
+	require.Zero(t, reply[0])
+	require.Positive(t, reply[1])
 }
 
 func must(t *testing.T) func(*latchkey.Hold, error) *latchkey.Hold {

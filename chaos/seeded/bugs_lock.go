@@ -217,6 +217,12 @@ var lockBugs = []Bug{
 // rwBugs are those of the read-write lock.
 var rwBugs = []Bug{
 	{
+		Name: "rwlock/words-of-an-error", What: "whether a reader lives is decided by the words of one server's error, and on others a writer comes in beside it",
+		File: "lua/rwlock/readers.lua",
+		Old:  "if type(both) == 'table' then", New: "if type(both) == 'table' and string.find(both.err, 'non local key', 1, true) then",
+		Package: "rwlock", Run: "^TestReaderMayLive$",
+	},
+	{
 		Name: "rwlock/force-of-the-other-half", What: "the read half takes the hold of a writer for a reader's",
 		File: "internal/engine/force.go",
 		Old:  "	if s.Other != \"\" {", New: "	if false {",

@@ -47,7 +47,9 @@ while arg <= #ARGV do
     local value = ARGV[arg + 3 + i]
     local owner = redis.pcall('HGET', group, value)
     if type(owner) == 'table' then
-      answer = string.find(owner.err, 'WRONGTYPE', 1, true) and 0 or 2
+      -- A key of another kind is not the holder's.
+      local kind = redis.pcall('TYPE', group).ok
+      answer = kind and kind ~= 'hash' and 0 or 2
       break
     end
     if owner == holder then

@@ -27,7 +27,9 @@ for i = 1, #KEYS do
   local answer = 1
   local present = redis.pcall('ZSCORE', out, id)
   if type(present) == 'table' then
-    answer = string.find(present.err, 'WRONGTYPE', 1, true) and 0 or 2
+    -- There is no permit in a key of another kind.
+    local kind = redis.pcall('TYPE', out).ok
+    answer = kind and kind ~= 'zset' and 0 or 2
   elseif not present or tonumber(present) <= now then
     answer = 0
   elseif tonumber(present) < ends and type(redis.pcall('ZADD', out, ends, id)) == 'table' then

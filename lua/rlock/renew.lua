@@ -29,7 +29,9 @@ for i = 1, #KEYS do
   if holder ~= '' then
     local held = redis.pcall('HGET', KEYS[i], holder)
     if type(held) == 'table' then
-      answer = string.find(held.err, 'WRONGTYPE', 1, true) and 0 or 2
+      -- A key of another kind is not the holder's.
+      local kind = redis.pcall('TYPE', KEYS[i]).ok
+      answer = kind and kind ~= 'hash' and 0 or 2
     else
       answer = held and 1 or 0
     end

@@ -15,9 +15,9 @@ local call = redis.call
 local most = 10000
 
 -- lasts returns for how many ms the longest timeout of a reader lasts, below 0 for one
--- that is dead. A timeout that we may not ask for, or that may be at the other node of a
--- slot on the move, where no command goes with several keys, is as good as what is left
--- of the lock.
+-- that is dead. A timeout that we may not ask for is as good as what is left of the lock,
+-- and so is one that may be at the other node of a slot on the move: there a command
+-- with several keys is refused, in the words of each server.
 local function lasts(prefix, reader, holds, left)
   local longest = -2
   for n = 1, math.min(tonumber(holds) or 0, most) do
@@ -25,7 +25,7 @@ local function lasts(prefix, reader, holds, left)
     local ms = redis.pcall('PTTL', timeout)
     if ms == -2 then
       local both = redis.pcall('EXISTS', KEYS[1], timeout)
-      if type(both) == 'table' and string.find(both.err, 'non local key', 1, true) then
+      if type(both) == 'table' then
         ms = both
       end
     end

@@ -42,12 +42,14 @@ local key = 1
 for arg = 3, #ARGV, 4 do
   local lock, holder, lease = KEYS[key], ARGV[arg], tonumber(ARGV[arg + 1])
   local timeouts, labels = tonumber(ARGV[arg + 2]), tonumber(ARGV[arg + 3])
-  local answer = 2
+  local answer
   local held = redis.pcall('HGET', lock, holder)
-  if type(held) ~= 'table' then
+  if type(held) == 'table' then
+    -- A key of another kind is not the holder's.
+    local kind = redis.pcall('TYPE', lock).ok
+    answer = kind and kind ~= 'hash' and 0 or 2
+  else
     answer = held and 1 or 0
-  elseif string.find(held.err, 'WRONGTYPE', 1, true) then
-    answer = 0
   end
   if answer == 1 then
     -- A hold may have been given back since this was sent.
