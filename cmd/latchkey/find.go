@@ -35,11 +35,42 @@ const scanCount = 1000
 
 // find returns the names of the objects, in order.
 func (f *finder) find(ctx context.Context, rdb redis.UniversalClient) ([]string, error) {
+	if err := hasAll(ctx, rdb); err != nil {
+		return nil, err
+	}
 	f.names = map[string]bool{}
 	err := eachNode(ctx, rdb, func(ctx context.Context, node *redis.Client) error {
 		return errors.Join(f.scan(ctx, rdb, node), f.listen(ctx, node))
 	})
 	return slices.Sorted(maps.Keys(f.names)), err
+}
+
+// hasAll refuses a client of a single server that has no names, or a part of them. All
+// users may send HELLO; a server that does not know it is taken for what it was said to be.
+func hasAll(ctx context.Context, rdb redis.UniversalClient) error {
+	node, ok := rdb.(*redis.Client)
+	if !ok {
+		return nil
+	}
+	hello := redis.NewMapStringInterfaceCmd(ctx, "hello")
+	if err := node.Process(ctx, hello); err != nil {
+		return notReply(err)
+	}
+	switch hello.Val()["mode"] {
+	case "cluster":
+		return errors.New("it is a node of a Redis Cluster, and has a part of the names only (--cluster)")
+	case "sentinel":
+		return errors.New("it is a Sentinel, and has no names (--sentinel-master)")
+	}
+	return nil
+}
+
+// notReply returns err unless it is what a server has answered.
+func notReply(err error) error {
+	if _, ok := errors.AsType[redis.Error](err); ok {
+		return nil
+	}
+	return err
 }
 
 // again returns the names that are known and those that somebody listens to.
@@ -88,15 +119,13 @@ func (f *finder) scan(ctx context.Context, rdb redis.UniversalClient, node *redi
 }
 
 // listen adds the names whose wake-ups somebody listens to. A server that does
-// not tell, or not us, hides nothing but waiters of what is free.
+// not tell, not us, or nobody as it has no such channels, hides nothing but waiters of
+// what is free.
 func (f *finder) listen(ctx context.Context, node *redis.Client) error {
 	for _, ask := range []func(context.Context, string) *redis.StringSliceCmd{node.PubSubChannels, node.PubSubShardChannels} {
 		for _, pattern := range []string{"redisson_*", "latchkey_*"} {
 			channels, err := ask(ctx, pattern).Result()
-			if err != nil {
-				if redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "ERR") {
-					return nil
-				}
+			if err := notReply(err); err != nil {
 				return err
 			}
 			for _, ch := range channels {

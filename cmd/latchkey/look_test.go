@@ -343,6 +343,13 @@ func TestLsOfACluster(t *testing.T) {
 	d := decoded[diagnosis](t, "-u", "redis://"+cl.Nodes[1].Addr, "--cluster", "doctor")
 	assert.Len(t, d.Servers, 3)
 
+	for _, cmd := range []string{"ls", "top --count 1", "top --count 1 --json"} { // a part would look like all
+		code, stdout, stderr := execute(t, append([]string{"-u", "redis://" + cl.Nodes[1].Addr}, strings.Fields(cmd)...)...)
+		assert.Equal(t, exitUnavailable, code, cmd)
+		assert.Empty(t, stdout, cmd)
+		assert.Contains(t, stderr, "it is a node of a Redis Cluster, and has a part of the names only (--cluster)", cmd)
+	}
+
 	elsewhere := 0 // names that Nodes[1] does not have
 	for i := range 9 {
 		if code, _, stderr := execute(t, "-u", "redis://"+cl.Nodes[1].Addr, "show", fmt.Sprintf("job-%d", i)); code != 0 {
@@ -352,6 +359,34 @@ func TestLsOfACluster(t *testing.T) {
 		}
 	}
 	assert.Positive(t, elsewhere)
+}
+
+// A server that does not tell who listens, or not on all kinds of channel (before
+// Redis 7.0 there is one), and a user who may not ask, are no reason to show nothing.
+func TestLsWithoutChannels(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	take(t, rlock.New(newClient(t, s.Client(t)), "job"))
+	for user, rules := range map[string][]string{
+		"deaf":   {"-pubsub"},
+		"plain":  {"-pubsub", "+pubsub|channels"},
+		"strict": {"-pubsub", "-hello", "-client"},
+	} {
+		s.Do(t, append([]string{"ACL", "SETUSER", user, "on", ">x", "~*", "&*", "+@all"}, rules...)...)
+		url := "redis://" + user + ":x@" + s.Addr
+		assert.Equal(t, []string{"job lock"}, names(decoded[[]object](t, "-u", url, "ls")), user)
+		assert.Equal(t, []string{"job lock"}, names(decoded[[]object](t, "-u", url, "top", "--count", "1")), user)
+	}
+}
+
+// A Sentinel has no names.
+func TestLsAtASentinel(t *testing.T) {
+	t.Parallel()
+	sentinel := redistest.StartSentinel(t, "main", redistest.Start(t))
+	code, stdout, stderr := execute(t, "-u", "redis://"+sentinel.Addr, "ls")
+	assert.Equal(t, exitUnavailable, code)
+	assert.Empty(t, stdout)
+	assert.Contains(t, stderr, "it is a Sentinel, and has no names (--sentinel-master)")
 }
 
 // Of a slot that is on the move, each of two nodes has keys, and answers for those
