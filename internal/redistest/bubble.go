@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -36,6 +37,10 @@ type Env struct {
 // again for ever.
 const lifetime = 1000 * time.Hour
 
+// serversOnly says whether only what asks a real server is to run,
+// LATCHKEY_TESTS=servers: what is true of the in-memory one does not change with it.
+func serversOnly() bool { return os.Getenv("LATCHKEY_TESTS") == "servers" }
+
 // Bubble runs f in a synctest bubble, with a Redis in it. Time there is fake:
 // it moves on as soon as all goroutines are waiting, TTLs and TIME with it, so
 // that hours pass in milliseconds and durations can be compared with ==. When
@@ -47,8 +52,11 @@ const lifetime = 1000 * time.Hour
 // and what is proven there about a script must be proven again on the real one.
 func Bubble(t *testing.T, f func(t *testing.T, env *Env)) {
 	t.Helper()
-	if Minimal() {
+	switch {
+	case Minimal():
 		t.Skip("the in-memory server has no users")
+	case serversOnly():
+		t.Skip("no server is asked here")
 	}
 	synctest.Test(t, func(t *testing.T) {
 		through := false

@@ -64,27 +64,36 @@ func StartProgram(t testing.TB, path string, args ...string) *Server {
 // start is StartProgram with arguments that come before all others.
 func start(t testing.TB, path string, head, args []string) *Server {
 	t.Helper()
+	s, err := try(t, path, head, args)
+	if err != nil {
+		t.Fatalf("redistest: %v", err)
+	}
+	return s
+}
+
+// try is start that returns why the server does not run.
+func try(t testing.TB, path string, head, args []string) (*Server, error) {
+	t.Helper()
 	s := &Server{path: path, Dir: t.TempDir(), head: head, args: args}
 	t.Cleanup(s.Kill)
 	t.Cleanup(func() { s.checkDenied(t) })
 	for range 20 {
 		port, err := takePort()
 		if err != nil {
-			t.Fatalf("redistest: %v", err)
+			return nil, err
 		}
 		s.port, s.Addr = port, net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 		retry, err := s.launch(nil)
 		if err == nil {
 			t.Cleanup(func() { returnPort(port) })
-			return s
+			return s, nil
 		}
 		returnPort(port)
 		if !retry {
-			t.Fatalf("redistest: %v", err)
+			return nil, err
 		}
 	}
-	t.Fatalf("redistest: redis-server lost the race for its port 20 times")
-	return nil
+	return nil, errors.New("redis-server lost the race for its port 20 times")
 }
 
 // launch starts the process and waits until it answers. With an error comes

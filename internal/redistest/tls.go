@@ -8,6 +8,8 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
+	"fmt"
 	"math/big"
 	"net"
 	"os"
@@ -29,7 +31,8 @@ type TLS struct {
 }
 
 // StartTLS runs a server, see [Start], and a certificate authority for it and its
-// clients.
+// clients. Where the server of [Find] is built without TLS, it is the redis-server or
+// valkey-server that $PATH has.
 func StartTLS(t testing.TB, args ...string) *TLS {
 	t.Helper()
 	dir := t.TempDir()
@@ -60,11 +63,27 @@ func StartTLS(t testing.TB, args ...string) *TLS {
 	cert, key = certificate(t, ca, caKey)
 	s.client = tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}
 	file := func(name string) string { return filepath.Join(dir, name) }
-	s.Server = Start(t, append([]string{
+	args = append([]string{
 		"--tls-port", strconv.Itoa(port), "--tls-auth-clients", "yes", "--tls-ca-cert-file", file("ca.crt"),
 		"--tls-cert-file", file("server.crt"), "--tls-key-file", file("server.key"),
-	}, args...)...)
-	return s
+	}, args...)
+	var failed error
+	programs := []string{need(t)}
+	for _, name := range []string{"redis-server", "valkey-server"} {
+		if path, ok := lookPath(name); ok {
+			programs = append(programs, path)
+		}
+	}
+	for _, path := range programs {
+		server, err := try(t, path, nil, args)
+		if err == nil {
+			s.Server = server
+			return s
+		}
+		failed = errors.Join(failed, fmt.Errorf("%s: %w", path, err))
+	}
+	t.Fatalf("redistest: %v", failed)
+	return nil
 }
 
 // Over returns the option of a client that connects by TLS, with a certificate or
