@@ -360,7 +360,7 @@ func TestInfoOfOthers(t *testing.T) {
 
 	raw := strings.Repeat("\x00\xff", 8)
 	do("SET", "permits", 1)
-	do("ZADD", "{permits}:timeout", now.Add(time.Minute).UnixMilli(), raw, 922337203685477, strings.Repeat("ab", 16), now.Add(-time.Second).UnixMilli(), "0123456789abcdef")
+	do("ZADD", "{permits}:timeout", now.Add(time.Minute).UnixMilli(), raw, int64(922337203685477), strings.Repeat("ab", 16), now.Add(-time.Second).UnixMilli(), "0123456789abcdef")
 	info = inspect(t, c, "permits")
 	require.Equal(t, latchkey.KindPermitSemaphore, info.Kind)
 	require.Equal(t, int64(2), info.Count, "one whose lease is over is available")

@@ -134,7 +134,7 @@ func TestLargestCount(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
 	l := countdownlatch.New(locktest.NewClient(t, rdb), "l")
 	require.NoError(t, rdb.Set(t.Context(), "l", int64(math.MaxInt64), 0).Err())
-	require.EqualValues(t, 1<<53, count(t, l))
+	require.Equal(t, int64(1<<53), count(t, l))
 	bounded, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, l.Await(bounded), context.DeadlineExceeded)

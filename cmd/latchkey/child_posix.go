@@ -9,3 +9,9 @@ import "syscall"
 func groupAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 func adoptOrphans() {}
+
+// ignoredBefore returns the signals that were ignored when this process was
+// started, beyond those that Go tells of itself: here there are none to be seen.
+func ignoredBefore() uint64 { return 0 }
+
+func bit(sig syscall.Signal) uint64 { return 1 << (sig - 1) }

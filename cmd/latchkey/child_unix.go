@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"sync"
 	"syscall"
 	"time"
 
@@ -33,8 +34,11 @@ var stopping = []os.Signal{syscall.SIGTSTP, syscall.SIGCONT}
 
 var ignoredAtEnd = passedOn
 
-// catchSignals catches what is passed on, but for what our parent wants ignored,
-// as nohup does.
+// inherited are the signals that our parent wants ignored, as nohup does.
+var inherited = sync.OnceValue(ignoredBefore)
+
+// catchSignals catches what is passed on, but for what our parent wants ignored.
+// That stays ignored, by CMD too.
 func catchSignals() chan os.Signal {
 	ch := make(chan os.Signal, 64)
 	catch(ch, passedOn)
@@ -43,7 +47,11 @@ func catchSignals() chan os.Signal {
 
 func catch(ch chan<- os.Signal, signals []os.Signal) {
 	for _, sig := range signals {
-		if !signal.Ignored(sig) {
+		switch n, _ := sig.(syscall.Signal); {
+		case signal.Ignored(sig):
+		case inherited()&bit(n) != 0:
+			signal.Ignore(sig)
+		default:
 			signal.Notify(ch, sig)
 		}
 	}

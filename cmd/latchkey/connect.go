@@ -40,7 +40,7 @@ type connection struct {
 
 func (c *connection) register(fs *pflag.FlagSet) {
 	c.flags = fs
-	fs.StringVarP(&c.url, "url", "u", "", "Redis `URL`: redis://user:password@host:port/db, rediss:// for TLS, unix://path;\n"+
+	fs.StringVarP(&c.url, "url", "u", "", "Redis `URL`: redis://user:password@host:port/db, rediss:// for TLS, unix://path\n(valkey:// and valkeys:// are the same);\n"+
 		"more addresses of a cluster or of sentinels as ?addr=host:port&addr=host:port")
 	fs.StringVarP(&c.host, "host", "h", "127.0.0.1", "`host` of Redis (help is --help)")
 	fs.IntVarP(&c.port, "port", "p", 6379, "`port` of Redis; 26379 with --sentinel-master")
@@ -175,12 +175,24 @@ func parsed[T any](c *connection, parse func(string) (*T, error)) (*T, error) {
 	default:
 		text, from = os.Getenv(envURL), envURL
 	}
-	o, err := parse(text)
+	o, err := parse(asRedis(text))
 	if err != nil {
 		return nil, usagef("the Redis URL of %s makes no sense; one looks like redis://user:password@host:6379/0, "+
 			"with what is special in a password written as %%40 and the like", from)
 	}
 	return o, nil
+}
+
+// asRedis returns the URL that go-redis reads for one of Valkey's.
+func asRedis(text string) string {
+	scheme, rest, ok := strings.Cut(text, "://")
+	switch {
+	case ok && strings.EqualFold(scheme, "valkey"):
+		return "redis://" + rest
+	case ok && strings.EqualFold(scheme, "valkeys"):
+		return "rediss://" + rest
+	}
+	return text
 }
 
 // shared are the options that the three kinds of client have in common.

@@ -161,3 +161,17 @@ func TestConnectTLS(t *testing.T) {
 	code, _, stderr := execute(t, "-u", "rediss://127.0.0.1:"+tlsPort, "--cacert", cert, "--cert", cert, "--key", key, "bench", "--workers", "2", "--duration", "0.1")
 	assert.Zero(t, code, stderr)
 }
+
+// Valkey's URLs mean what Redis's do.
+func TestConnectValkeyURL(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for _, scheme := range []string{"valkey", "VALKEY"} {
+		code, stdout, stderr := execute(t, "-u", scheme+"://"+s.Addr+"/1", "run", "job", "echo", "ran")
+		assert.Zero(t, code, stderr)
+		assert.Equal(t, "ran\n", stdout)
+	}
+	assert.Equal(t, "rediss://host:1", asRedis("valkeys://host:1"))
+	assert.Equal(t, "unix:///valkey://", asRedis("unix:///valkey://"))
+	assert.Equal(t, "valkey", asRedis("valkey"))
+}

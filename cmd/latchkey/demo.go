@@ -98,7 +98,7 @@ func (f *demoFlags) results(out io.Writer, conn *connection) ([]*demoResult, err
 
 	ctx, stop := interruptible(context.Background())
 	v := newDemoView(out)
-	fmt.Fprintf(out, "%d workers on %d clients, %s\n\n", f.workers, f.clients, server.about)
+	fmt.Fprintf(out, "%d workers on %d clients, %s\n\n", f.workers, f.clients, harmless(server.about))
 	results := []*demoResult{}
 	for _, sc := range demoScenarios {
 		if ctx.Err() != nil {
@@ -149,7 +149,7 @@ func verdict(out io.Writer, results []*demoResult, left []string, cleaning, inte
 	fmt.Fprintf(out, "violations %d\n", violations)
 	switch {
 	case failures != nil:
-		return exitf(exitFailed, "demo: %s", strings.ReplaceAll(failures.Error(), "\n", "\nlatchkey: demo: "))
+		return exitf(exitFailed, "demo: %s", strings.ReplaceAll(failures.Error(), "\n", "\ndemo: "))
 	case violations > 0:
 		return &exit{code: exitFailed}
 	}

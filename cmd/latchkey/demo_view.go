@@ -64,7 +64,7 @@ func (v *demoView) follow(st *stage) (done func(*demoResult)) {
 func (v *demoView) mark(r *demoResult) string {
 	switch {
 	case r.err != nil:
-		return v.paint("31", "failed: "+r.err.Error())
+		return v.paint("31", "failed: "+harmless(r.err.Error()))
 	case r.violations > 0:
 		return v.paint("31", fmt.Sprintf("%d violations", r.violations))
 	}

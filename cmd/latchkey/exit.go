@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/latchkey-go/latchkey"
@@ -47,12 +48,24 @@ func report(w io.Writer, err error) int {
 		e = &exit{exitUsage, err.Error()}
 	}
 	if e.text != "" {
-		fmt.Fprintf(w, "latchkey: %s\n", e.text)
+		say(w, e.text)
 	}
 	if e.code == exitUsage {
 		fmt.Fprintln(w, "Try 'latchkey help' or 'latchkey COMMAND --help'.")
 	}
 	return e.code
+}
+
+// warn says something that ends nothing.
+func warn(format string, args ...any) { say(os.Stderr, fmt.Sprintf(format, args...)) }
+
+// say writes a message, line by line. It may have what a server has said, or the
+// caller, or somebody who has chosen a name: none of it reaches a terminal but
+// what prints.
+func say(w io.Writer, text string) {
+	for line := range strings.SplitSeq(text, "\n") {
+		fmt.Fprintf(w, "latchkey: %s\n", harmless(line))
+	}
 }
 
 // unavailable is the error of a command that Redis did not let happen.
@@ -69,5 +82,5 @@ func unavailable(addr string, err error) error {
 	case strings.HasPrefix(text, "MOVED "), strings.HasPrefix(text, "ASK "):
 		text = "it is a node of a Redis Cluster (--cluster): " + text
 	}
-	return exitf(exitUnavailable, "Redis at %s: %s", addr, text)
+	return exitf(exitUnavailable, "Redis at %s: %s", addr, harmless(text))
 }

@@ -38,6 +38,9 @@ func newForceUnlock(conn *connection) *cobra.Command {
 			if id == "" {
 				return usagef("force-unlock: --id is missing: whose hold is it? 'latchkey show' tells")
 			}
+			if err := mayBe(args[0]); err != nil {
+				return err
+			}
 			out.to(cmd.OutOrStdout())
 			return conn.session(func(ctx context.Context, s *session) error {
 				return s.forceUnlock(ctx, out, args[0], id, yes)

@@ -32,7 +32,7 @@ func newLatch(conn *connection) *cobra.Command {
 }
 
 func newLatchShow(conn *connection) *cobra.Command {
-	c := change{cmd: cobra.Command{Use: "show NAME", Short: "Show the count that is left, as 'latchkey show' does", Long: showHelp}}
+	c := change{looks: true, cmd: cobra.Command{Use: "show NAME", Short: "Show the count that is left, as 'latchkey show' does", Long: showHelp}}
 	c.do = func(ctx context.Context, s *session, name string, _ []string) (any, error) {
 		return s.seen(ctx, name, countLeft)
 	}

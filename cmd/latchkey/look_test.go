@@ -205,7 +205,7 @@ func TestShow(t *testing.T) {
 
 	code, _, stderr := execute(t, at(s, "show", "session")...)
 	assert.Equal(t, exitFailed, code)
-	assert.Equal(t, "latchkey: session: the key holds something else\n", stderr)
+	assert.Equal(t, "latchkey: session: the key is a hash that is no lock\n", stderr)
 	for _, args := range [][]string{{"show"}, {"show", ""}, {"show", "a", "b"}} {
 		code, _, _ := execute(t, at(s, args...)...)
 		assert.Equal(t, exitUsage, code, args)

@@ -23,6 +23,7 @@ type object struct {
 	Token     int64    `json:"token"`
 	Count     int64    `json:"count"`
 	At        string   `json:"at"`
+	Beside    string   `json:"beside,omitempty"`
 
 	info latchkey.Info
 	word string // for the number of a counter, where it is known what it counts
@@ -56,7 +57,7 @@ func newObject(info latchkey.Info) *object {
 	o := &object{
 		Name: info.Name, Kind: kindText(info.Kind), Listeners: info.Listeners, LeaseMs: millis(info.Lease),
 		Token: info.Token, Count: info.Count, At: instant(info.At),
-		Holders: []holder{}, Waiters: []waiter{}, info: info,
+		Holders: []holder{}, Waiters: []waiter{}, Beside: beside(info.Name), info: info,
 	}
 	if !utf8.ValidString(info.Name) {
 		o.NameBytes = base64.StdEncoding.EncodeToString([]byte(info.Name))

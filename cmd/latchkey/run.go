@@ -45,11 +45,13 @@ CMD gets standard input and the terminal, and in its environment
                    last, for what the lock protects to compare; 0 with -s, -x,
                    --fair and --permits, which have none
   LATCHKEY_LEASE   the lease, in milliseconds
+  LATCHKEY_OUTER   the holders of the runs that this one is part of
 but not REDISCLI_AUTH; and if REDIS_URL has a user or a password, CMD gets it
 without them. Hand over what CMD needs of them under another name.
 
 Exit status: that of CMD, 128+n if signal n ended it, or
-  75   somebody else has the lock (-E chooses another number)
+  75   somebody else has the lock, or a run that this one is part of, which would
+       be waited for for ever (-E chooses another number)
   76   the lock was lost, whatever CMD returned
   124  --hold-at-most was over and CMD was stopped
   126  CMD cannot be executed
@@ -151,6 +153,9 @@ func (f *runFlags) job(args []string, dash int) (*job, error) {
 	}
 	if len(args) == 0 || args[0] == "" {
 		return nil, usagef("run: the NAME of the lock is missing")
+	}
+	if err := mayBe(args[0]); err != nil {
+		return nil, err
 	}
 	j := &job{runFlags: *f, name: args[0], argv: args[1:]}
 	dashed := dash == 0
@@ -260,7 +265,7 @@ func (j *job) run(conn *connection) (err error) {
 		return j.lost(err)
 	case uerr != nil:
 		// CMD has done its work: its exit code stands.
-		fmt.Fprintf(os.Stderr, "latchkey: %q could not be given back, and ends with its lease: %v\n", j.name, unavailable(addr, uerr))
+		warn("%q could not be given back, and ends with its lease: %v", j.name, unavailable(addr, uerr))
 	}
 	return err
 }
@@ -299,7 +304,11 @@ func (j *job) acquire(client *latchkey.Client, addr string, signals <-chan os.Si
 		}
 	}()
 
-	g, err := j.take(ctx, client)
+	var g grip
+	err := j.selfMade(ctx, client)
+	if err == nil {
+		g, err = j.take(ctx, client)
+	}
 	close(waiting)
 	<-idle
 	// Taken at the moment the signal came: CMD is not started.
@@ -310,13 +319,17 @@ func (j *job) acquire(client *latchkey.Client, addr string, signals <-chan os.Si
 		return nil, cause
 	}
 	if err != nil {
-		return nil, j.refused(addr, err)
+		return nil, j.refused(client, addr, err)
 	}
 	return g, nil
 }
 
 // refused says why there is no lock: an error also where the exit code is 0.
-func (j *job) refused(addr string, err error) error {
+func (j *job) refused(client *latchkey.Client, addr string, err error) error {
+	var e *exit
+	if errors.As(err, &e) {
+		return err
+	}
 	if refusal(err) {
 		if j.conflict == 0 {
 			return &exit{code: 0}
@@ -324,7 +337,7 @@ func (j *job) refused(addr string, err error) error {
 		return exitf(j.conflict, "somebody else has %s", j.what())
 	}
 	if errors.Is(err, latchkey.ErrKeyConflict) {
-		err = fmt.Errorf("%s cannot be had: the key is used for something else", j.what())
+		err = fmt.Errorf("%s cannot be had: the key is %s", j.what(), whatIs(context.Background(), client, j.name))
 	}
 	return unavailable(addr, err)
 }
@@ -374,7 +387,8 @@ func (j *job) environment(g grip) []string {
 	}
 	return append(env,
 		"LATCHKEY_NAME="+j.name,
-		"LATCHKEY_HOLDER="+g.holder(),
+		envHolder+"="+g.holder(),
+		envOuter+"="+strings.Join(outerHolders(), " "),
 		"LATCHKEY_TOKEN="+strconv.FormatInt(g.token(), 10),
 		"LATCHKEY_LEASE="+strconv.FormatInt(j.lease.Milliseconds(), 10))
 }

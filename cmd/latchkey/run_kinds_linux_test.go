@@ -61,7 +61,7 @@ func TestRunOfAnotherKind(t *testing.T) {
 	a, end := parked(t, s, "job")
 	code, _, stderr := execute(t, runAt(s, []string{"-s", "-n", "job"}, []string{"true"})...)
 	assert.Equal(t, exitUnavailable, code)
-	assert.Equal(t, "latchkey: Redis at "+s.Addr+": the read-write lock \"job\" cannot be had: the key is used for something else\n", stderr)
+	assert.Equal(t, "latchkey: Redis at "+s.Addr+": the read-write lock \"job\" cannot be had: the key is a lock\n", stderr)
 	end()
 	assert.Zero(t, a.code())
 }

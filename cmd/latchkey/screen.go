@@ -177,7 +177,7 @@ func (m *screen) summary(out *printer) string {
 		text += "  " + m.at.Format(time.TimeOnly)
 	}
 	if m.trouble != nil {
-		text += "  " + out.paint("31", harmless(m.failed(m.trouble).Error()))
+		text += "  " + out.paint("31", harmless(m.failed(m.ctx, m.trouble).Error()))
 	}
 	return text
 }

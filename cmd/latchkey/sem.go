@@ -37,11 +37,12 @@ func needsCommand(cmd *cobra.Command, _ []string) error {
 	return usagef("%s: which command? 'latchkey %s --help' lists them", cmd.Name(), cmd.Name())
 }
 
-// A change is a command that changes an object, and shows it then.
+// A change is a command that changes an object, and then shows it.
 type change struct {
 	cmd   cobra.Command
-	args  int // besides NAME
-	maybe int // and how many more there may be
+	args  int  // besides NAME
+	maybe int  // and how many more there may be
+	looks bool // and changes nothing
 	do    func(ctx context.Context, s *session, name string, args []string) (any, error)
 }
 
@@ -53,6 +54,11 @@ func (c *change) command(conn *connection) *cobra.Command {
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		out.to(cmd.OutOrStdout())
+		if !c.looks {
+			if err := mayBe(args[0]); err != nil {
+				return err
+			}
+		}
 		return conn.session(func(ctx context.Context, s *session) error {
 			got, err := c.do(ctx, s, args[0], args[1:])
 			if err != nil {
@@ -139,7 +145,7 @@ func oneOr(args []string, most int64) (int64, error) {
 }
 
 func newSemShow(conn *connection) *cobra.Command {
-	c := change{cmd: cobra.Command{Use: "show NAME", Short: "Show permits and who has them, as 'latchkey show' does", Long: showHelp}}
+	c := change{looks: true, cmd: cobra.Command{Use: "show NAME", Short: "Show permits and who has them, as 'latchkey show' does", Long: showHelp}}
 	c.do = func(ctx context.Context, s *session, name string, _ []string) (any, error) {
 		return s.seen(ctx, name, countAvailable)
 	}

@@ -39,22 +39,22 @@ func (c *connection) session(f func(ctx context.Context, s *session) error, opts
 	case err == nil || errors.As(err, &e):
 		return err
 	}
-	return s.failed(err)
+	return s.failed(ctx, err)
 }
 
 // failed is the error of a command that Redis, or what is there, did not allow.
-func (s *session) failed(err error) error {
+func (s *session) failed(ctx context.Context, err error) error {
 	var e *latchkey.Error
 	if !errors.As(err, &e) {
 		return unavailable(s.addr, err)
 	}
 	switch {
 	case errors.Is(err, latchkey.ErrKeyConflict):
-		return exitf(exitFailed, "%s: the key holds something else", shownName(e.Name))
+		return exitf(exitFailed, "%s: the key is %s", shownName(e.Name), whatIs(ctx, s.client, e.Name))
 	case errors.Is(err, latchkey.ErrNotHeld):
 		return exitf(exitConflict, "%s: %v", shownName(e.Name), e.Err)
 	case e.MaybeApplied():
-		return exitf(exitUnavailable, "Redis at %s: %v; it may have been done all the same", s.addr, e.Err)
+		return exitf(exitUnavailable, "Redis at %s: %s; it may have been done all the same", s.addr, harmless(e.Err.Error()))
 	}
 	return unavailable(s.addr, err)
 }

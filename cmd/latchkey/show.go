@@ -79,6 +79,9 @@ func named(cmd *cobra.Command, args []string, least, most int) error {
 // writeAll writes all there is to know.
 func (o *object) writeAll(out *printer) {
 	out.printf("%s  %s\n", shownName(o.Name), out.paint("1", o.Kind))
+	if o.Beside != "" {
+		out.printf("  this is    %s\n", o.Beside)
+	}
 	if o.info.Kind != latchkey.KindFree && !o.counted() {
 		out.printf("  lease      %s\n", leaseText(o.info.Lease))
 	}
@@ -119,7 +122,7 @@ func (o *object) countWord() string {
 		return countLeft
 	case o.info.Kind != latchkey.KindCounter:
 		return countAvailable
-	case o.word != "":
+	case o.word != "" && o.Beside == "":
 		return o.word
 	}
 	return "value    "

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"syscall"
 	"time"
@@ -82,7 +81,7 @@ func (s *supervisor) watch() {
 			}
 		case <-after(s.remark):
 			if s.why == 0 {
-				fmt.Fprintf(os.Stderr, "latchkey: %s has ended and left others of its group behind; %q is held until they end\n", s.job.argv[0], s.job.name)
+				warn("%s has ended and left others of its group behind; %q is held until they end", s.job.argv[0], s.job.name)
 			}
 		case <-after(s.kill):
 			s.child.kill()

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
 	"time"
 
 	"github.com/latchkey-go/latchkey"
@@ -42,7 +40,7 @@ func (j *job) take(ctx context.Context, client *latchkey.Client) (grip, error) {
 	if err != nil {
 		return nil, err
 	}
-	return heldLock{h}, nil
+	return heldLock{h, j.exclusive}, nil
 }
 
 // lock returns the lock of the kind that the flags say.
@@ -79,16 +77,25 @@ func (j *job) takePermit(ctx context.Context, sem *permitsemaphore.Semaphore, op
 func (j *job) comparePermits(ctx context.Context, sem *permitsemaphore.Semaphore) error {
 	n, err := sem.Permits(ctx)
 	if err == nil && n != j.permits {
-		fmt.Fprintf(os.Stderr, "latchkey: %q has %d permits, not %d: 'latchkey sem set' changes that\n", j.name, n, j.permits)
+		warn("%q has %d permits, not %d: 'latchkey sem set' changes that", j.name, n, j.permits)
 	}
 	return err
 }
 
 // A heldLock is the grip of a lock.
-type heldLock struct{ *latchkey.Hold }
+type heldLock struct {
+	*latchkey.Hold
+	writes bool // of a read-write lock, where Redis tells a writer by the end of its holder
+}
 
-func (h heldLock) holder() string { return h.HolderID() }
-func (h heldLock) token() int64   { return h.Token() }
+func (h heldLock) token() int64 { return h.Token() }
+
+func (h heldLock) holder() string {
+	if h.writes {
+		return h.HolderID() + ":write"
+	}
+	return h.HolderID()
+}
 
 func (h heldLock) release(ctx context.Context) (bool, error) { return false, h.Unlock(ctx) }
 
