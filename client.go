@@ -26,19 +26,22 @@ type Client struct{ seam }
 // New returns a Client on a connection of the caller's, which it never closes.
 // It does no I/O. It panics when rdb is nil or an option makes no sense.
 //
-// Hooks that are added to rdb do not see every command unless WithHooks is given:
-// latchkey sends most of them through copies of rdb that read for a shorter time and
-// have no hooks, in a cluster of the client of a node, or over connections of its own
-// (WithDirectConnections). WithObserver tells what happens.
+// Every command goes through rdb, in a cluster through the client of a node where
+// commands share a pipeline: hooks, pool limits, a limiter and metrics hold for all.
+// Subscriptions are go-redis's and have no hooks. WithObserver tells what happens.
+//
+// With ContextTimeoutEnabled set in the options of rdb, which is recommended, a command
+// is sent on its caller's goroutine. Without it, a command whose context may end
+// has a goroutine of its own.
 //
 // Any redis.UniversalClient will do: single, Sentinel, Cluster. A redis.Ring has
 // no meaning here, and every method of a primitive on one returns
 // ErrUnsupported. A type of your own around a ClusterClient does not do as well as
 // that itself: which servers there are cannot be seen through it, so that its
 // waiters and those of others may not hear of each other, and find out by asking
-// again (WithRecheck). A ClusterClient without a read timeout (ReadTimeout -1) keeps a
-// connection for a call whose caller has gone until its server says something; of a
-// single server, latchkey reads for five seconds at most then.
+// again (WithRecheck). A client with neither ContextTimeoutEnabled nor a read timeout
+// (ReadTimeout -1) keeps a connection for a call whose caller has gone until its
+// server says something.
 func New(rdb redis.UniversalClient, opts ...Option) *Client {
 	if rdb == nil || reflect.ValueOf(rdb).Kind() == reflect.Pointer && reflect.ValueOf(rdb).IsNil() {
 		badOption("New: the Redis client is nil")

@@ -247,7 +247,7 @@ func FuzzReplies(f *testing.F) {
 		redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 			rdb := b.Client()
 			rdb.AddHook(&liar{data: data})
-			c := latchkey.New(rdb, latchkey.WithDirectConnections(false)) // which have no hooks
+			c := latchkey.New(rdb)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			all := calls(ctx, c)

@@ -43,7 +43,7 @@ func (n *scriptsSeen) count(cmds ...redis.Cmder) {
 	}
 }
 
-// With WithHooks, hooks see each script that the servers get: alone and in pipelines, of
+// Hooks see each script that the servers get: alone and in pipelines, of
 // callers with a context that may end and of others, of one and of a crowd.
 func TestHooksSeeEverything(t *testing.T) {
 	for name, start := range map[string]func(t *testing.T, h redis.Hook) ([]*redistest.Server, redis.UniversalClient){
@@ -71,7 +71,7 @@ func TestHooksSeeEverything(t *testing.T) {
 				return n
 			}
 			before := executed()
-			c := latchkey.New(rdb, latchkey.WithHooks(true))
+			c := latchkey.New(rdb)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			pairs := func(ctx context.Context, name string) {

@@ -5,11 +5,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/latchkey-go/latchkey/internal/direct"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
 func TestMain(m *testing.M) {
-	direct.Eager = redistest.Eager()
 	goleak.VerifyTestMain(m, redistest.LeakOptions()...)
 }

@@ -125,42 +125,6 @@ func WithDirectGrants(on bool) Option {
 	return optionFunc(func(c *engine.Config) { c.Open = !on })
 }
 
-// WithPipelines sets whether the commands of many goroutines share pipelines, and
-// one script serves many who take or free locks that nobody else wants. It begins
-// with a dozen commands under way, and pays from there on; with fewer each goes by
-// itself. A pipeline that fails fails for all in it, so after a failure commands
-// go by themselves for a quarter of a second. Default: on.
-func WithPipelines(on bool) Option {
-	return optionFunc(func(c *engine.Config) { c.Single = !on })
-}
-
-// WithDirectConnections sets whether frequent commands go over a few connections of the
-// client's own, at most eight, on the goroutine of whoever calls: that costs less than go-redis's way,
-// and a caller who can cancel needs no other goroutine. Where answers come within 50 µs, as
-// from a server on the same machine, a caller polls for his instead of sleeping if no other
-// one of the client sleeps (on Linux, amd64 and arm64, where neither TLS nor the dialer has put anything around
-// the socket): one who is alone, with a processor to spare, needs half the time, and the processor for up to
-// 50 µs a command; goroutines that wait for the network may do so for 0.4 ms more. There are no such
-// connections while commands are rare, and any command goes by the connection given to New where none is free. They are made as that
-// makes its own, but do not count in its pool. Those for wake-ups are made likewise. It
-// is not done in a cluster, behind Sentinel, with a Limiter or streaming credentials,
-// nor with [WithHooks]. Default: on.
-func WithDirectConnections(on bool) Option {
-	return optionFunc(func(c *engine.Config) { c.NoDirect = !on })
-}
-
-// WithHooks sets whether all commands go through the connection given to New itself, or
-// in a cluster its nodes' own, so that hooks of go-redis see them: tracing, metrics. Off,
-// most go through copies of it that read for a shorter time, and a copy has no hooks. On,
-// an Unlock takes a goroutine more, and every read lasts as long as the read timeout of
-// that connection, which is best at 5 s or less: without one, a call whose caller has gone
-// keeps its connection until the server says something. What is sent in a pipeline has
-// nobody's context. Hooks must let every command pass as it is. With [WithReplicaAck], what waits for
-// replicas is not shown, and subscriptions never are. Default: off.
-func WithHooks(on bool) Option {
-	return optionFunc(func(c *engine.Config) { c.Hooked = on })
-}
-
 // WithReplicaAck makes every acquire wait until at least min replicas of its
 // server have confirmed the grant (Redis's WAIT), for at most timeout. If fewer
 // do, that one acquisition is given back, and the error is ErrNotReplicated.
@@ -171,7 +135,8 @@ func WithHooks(on bool) Option {
 // one round trip to the replicas longer, and locks are not handed over within the
 // process (WithHandOver). It holds for locks, semaphores and permits. min is at
 // least 1, or 0 with AckDisk, and timeout at least 1 ms, and both the watchdog
-// timeout and a Lease should be far longer. Through a type of your own around a
+// timeout and a Lease should be far longer. The wait for replicas ends within three
+// quarters of the connection's read timeout. Through a type of your own around a
 // go-redis client every method returns ErrUnsupported. Default: off.
 func WithReplicaAck(min int, timeout time.Duration, opts ...AckOption) Option {
 	acks := engine.Acks{Min: min, Timeout: timeout}

@@ -372,7 +372,7 @@ func TestUnlockAfterLossWakesTheNext(t *testing.T) {
 	var asked atomic.Int32
 	locktest.AfterScripts(ofGo, func(any) { asked.Add(1) })
 	locktest.AfterScripts(ofJava, func(any) { asked.Add(1) })
-	a, b, c := newClient(t, s.Client(t)), newClient(t, conn), newClient(t, ofGo, latchkey.WithDirectConnections(false))
+	a, b, c := newClient(t, s.Client(t)), newClient(t, conn), newClient(t, ofGo)
 	for what, next := range map[string]func() error{
 		"Go": func() error {
 			h, err := fairlock.New(c, "Go").Lock(t.Context())

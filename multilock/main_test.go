@@ -6,7 +6,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/latchkey-go/latchkey/internal/direct"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
@@ -14,7 +13,6 @@ func TestMain(m *testing.M) {
 	if addr := os.Getenv(killedAddr); addr != "" {
 		killedChild(addr) // this process is that of TestGroupKilled
 	}
-	direct.Eager = redistest.Eager()
 	goleak.VerifyTestMain(m, redistest.LeakOptions()...)
 }
 

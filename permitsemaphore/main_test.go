@@ -6,7 +6,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/latchkey-go/latchkey/internal/direct"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
@@ -14,6 +13,5 @@ func TestMain(m *testing.M) {
 	if addr := os.Getenv(stressAddr); addr != "" {
 		os.Exit(stressChild(addr)) // this process is one of stress_test.go's
 	}
-	direct.Eager = redistest.Eager()
 	goleak.VerifyTestMain(m, redistest.LeakOptions()...)
 }

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/latchkey-go/latchkey/internal/direct"
 )
 
 const (
@@ -44,7 +42,6 @@ type conn struct {
 	cmds      chan []command // closed to end the connection
 	lastFrame atomic.Int64   // as Notifier.elapsed
 	frames    atomic.Uint64
-	listener  direct.Listener // reads, where it was told of the connection
 
 	// Owned by the control goroutine.
 	fifo       []*op // written, not answered
@@ -218,12 +215,8 @@ func (c *conn) read(ps *redis.PubSub) {
 	// not limit the read. Silence is the control goroutine's business.
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	next := func() (direct.Frame, error) { return receive(ctx, ps) }
-	if c.listener.Listens() {
-		next = c.listener.Next
-	}
 	for {
-		f, err := next()
+		f, err := receive(ctx, ps)
 		if err != nil {
 			c.n.post(event{kind: evLost, conn: c, err: err})
 			return
@@ -232,22 +225,30 @@ func (c *conn) read(ps *redis.PubSub) {
 		c.lastFrame.Store(now)
 		c.frames.Add(1)
 		c.n.lastFrame.Store(now)
-		switch f.Kind {
+		switch f.kind {
 		case "message", "smessage":
-			c.n.message(f.Channel, f.Payload)
+			c.n.message(f.channel, f.payload)
 		case verbSubscribe, verbUnsubscribe, verbSSubscribe, verbSUnsubscribe:
-			c.n.post(event{kind: evConfirm, conn: c, verb: f.Kind, name: f.Channel})
+			c.n.post(event{kind: evConfirm, conn: c, verb: f.kind, name: f.channel})
 		case "pong":
 			c.n.post(event{kind: evPong, conn: c})
 		case "":
-			c.n.post(event{kind: evReply, conn: c, err: f.Err})
+			c.n.post(event{kind: evReply, conn: c, err: f.err})
 		}
 	}
 }
 
+// A frame is what Redis says to a subscriber.
+type frame struct {
+	kind    string // "message", "subscribe", "pong" and so on, or "" for an error
+	channel string
+	payload string // of a message
+	err     error  // one that Redis has sent: the answer to a command
+}
+
 // receive has go-redis read one frame. It asserts types on what the server sends; a
 // frame of an unexpected shape is to cost the connection, not the process.
-func receive(ctx context.Context, ps *redis.PubSub) (f direct.Frame, err error) {
+func receive(ctx context.Context, ps *redis.PubSub) (f frame, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("pubsub: malformed frame: %v", r)
@@ -256,19 +257,19 @@ func receive(ctx context.Context, ps *redis.PubSub) (f direct.Frame, err error) 
 	msg, err := ps.Receive(ctx)
 	switch m := msg.(type) {
 	case *redis.Message:
-		return direct.Frame{Kind: "message", Channel: m.Channel, Payload: m.Payload}, nil
+		return frame{kind: "message", channel: m.Channel, payload: m.Payload}, nil
 	case *redis.Subscription:
-		return direct.Frame{Kind: m.Kind, Channel: m.Channel}, nil
+		return frame{kind: m.Kind, channel: m.Channel}, nil
 	case *redis.Pong:
-		return direct.Frame{Kind: "pong"}, nil
+		return frame{kind: "pong"}, nil
 	}
 	switch {
 	case isReply(err):
-		return direct.Frame{Err: err}, nil
+		return frame{err: err}, nil
 	case unknownPush(err):
-		return direct.Frame{Kind: "unknown"}, nil
+		return frame{kind: "unknown"}, nil
 	}
-	return direct.Frame{}, err
+	return frame{}, err
 }
 
 // unknownPush reports a frame that go-redis read but has no type for, such as a

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/latchkey-go/latchkey/internal/direct"
 )
 
 const (
@@ -289,7 +287,7 @@ func (l *link) discard() {
 // open starts a connection; its first command dials.
 func (l *link) open(now time.Time) {
 	cn := &conn{n: l.c.n, link: l, cmds: make(chan []command, 1), openedAt: now, bound: l.bound()}
-	cn.ctx, cn.cancel = context.WithCancel(direct.Listening(l.c.n.ctx, &cn.listener))
+	cn.ctx, cn.cancel = context.WithCancel(l.c.n.ctx)
 	l.conn = cn
 	l.running++
 	l.c.n.wg.Add(1)

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/latchkey-go/latchkey/internal/direct"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/pubsub"
 )
@@ -27,25 +26,9 @@ const patience = 10 * time.Second
 
 func newNotifier(t testing.TB, rdb redis.UniversalClient, cfg pubsub.Config) *pubsub.Notifier {
 	t.Helper()
-	n := pubsub.New(redistest.UserOnAny(t, listened(t, rdb)), cfg)
+	n := pubsub.New(redistest.UserOnAny(t, rdb), cfg)
 	t.Cleanup(func() { require.NoError(t, n.Close()) })
 	return n
-}
-
-// listened returns a client like rdb whose subscriber is read without go-redis, where
-// the tests are to use all that is of that kind.
-func listened(t testing.TB, rdb redis.UniversalClient) redis.UniversalClient {
-	t.Helper()
-	c, ok := rdb.(*redis.Client)
-	if !ok || !redistest.Eager() {
-		return rdb
-	}
-	sub := direct.Subscriber(c)
-	if sub == nil {
-		return rdb
-	}
-	t.Cleanup(func() { require.NoError(t, sub.Close()) })
-	return sub
 }
 
 // await takes hints until the subscription is in a state.

@@ -39,52 +39,40 @@ func goAll(t *testing.T, n int, f func(i int)) {
 }
 
 // Many who take and free a lock each take less than two commands each, and nothing
-// is left; also when the server forgets its scripts in between. With pipelines off
-// it is two each.
+// is left; also when the server forgets its scripts in between.
 func TestCrowd(t *testing.T) {
-	for name, opts := range map[string][]latchkey.Option{"together": nil, "apart": {latchkey.WithPipelines(false)}} {
-		t.Run(name, func(t *testing.T) {
-			r := newFaultRig(t)
-			if opts == nil {
+	r := newFaultRig(t)
+	r.servers[0].Do(t, "SCRIPT", "FLUSH")
+	c := r.client(t, 0)
+	var served, together, apart atomic.Int64
+	r.proxies[0].OnCommand(func(args []string) redistest.Act {
+		switch {
+		case runs(args, lua.RLockAcquireMany), runs(args, lua.RLockReleaseMany):
+			together.Add(1)
+		case args[0] == "evalsha" && (runs(args, lua.RLockAcquire) || runs(args, lua.RLockRelease)):
+			apart.Add(1)
+		}
+		return redistest.Pass
+	})
+	const times = 100
+	goAll(t, many, func(i int) {
+		l := rlock.New(c, fmt.Sprint("crowd:", i))
+		for range times {
+			h, err := l.Lock(t.Context())
+			if !assert.NoError(t, err) {
+				return
+			}
+			if served.Add(1)%500 == 0 {
 				r.servers[0].Do(t, "SCRIPT", "FLUSH")
 			}
-			c := r.client(t, 0, opts...)
-			var served, together, apart atomic.Int64
-			r.proxies[0].OnCommand(func(args []string) redistest.Act {
-				switch {
-				case runs(args, lua.RLockAcquireMany), runs(args, lua.RLockReleaseMany):
-					together.Add(1)
-				case args[0] == "evalsha" && (runs(args, lua.RLockAcquire) || runs(args, lua.RLockRelease)):
-					apart.Add(1)
-				}
-				return redistest.Pass
-			})
-			const times = 100
-			goAll(t, many, func(i int) {
-				l := rlock.New(c, fmt.Sprint("crowd:", i))
-				for range times {
-					h, err := l.Lock(t.Context())
-					if !assert.NoError(t, err) {
-						return
-					}
-					if served.Add(1)%500 == 0 && opts == nil {
-						r.servers[0].Do(t, "SCRIPT", "FLUSH")
-					}
-					assert.NoError(t, h.Unlock(t.Context()))
-				}
-			})
-			require.EqualValues(t, many*times, served.Load())
-			if opts == nil {
-				require.Positive(t, together.Load(), "nobody was served together")
-				require.Less(t, r.commands("evalsha"), served.Load(), "commands of %d pairs", served.Load())
-			} else {
-				require.Zero(t, together.Load())
-				require.EqualValues(t, 2*many*times, apart.Load())
-			}
-			r.quiet(t, c)
-			require.Empty(t, r.keys(t))
-		})
-	}
+			assert.NoError(t, h.Unlock(t.Context()))
+		}
+	})
+	require.EqualValues(t, many*times, served.Load())
+	require.Positive(t, together.Load(), "nobody was served together")
+	require.Less(t, r.commands("evalsha"), served.Load(), "commands of %d pairs", served.Load())
+	r.quiet(t, c)
+	require.Empty(t, r.keys(t))
 }
 
 // What many find is what one finds: a lock that another has, one of another type,

@@ -35,10 +35,7 @@
 //	latchkey_label:{name}:<holder>   label (option Label); expires with the lease
 //
 // Taking a free lock is one round trip and one command, giving it back another;
-// where dozens of goroutines do so at once, one command serves many of them. A lock of
-// whose last release others were told may be given back with a PING ahead of the command,
-// in the same round trip, so that Redis tells them before it answers
-// ([latchkey.WithDirectConnections]).
+// where dozens of goroutines do so at once, one command serves many of them.
 // A waiter's client subscribes once, to both Redis channels, however many wait.
 // It is given the lock by the release, one command each time. Where Redisson listens
 // too it has to ask, and wherever else [latchkey.WithDirectGrants] says that a release

@@ -110,9 +110,7 @@ var stages = []stage{
 
 // Not parallel: it counts goroutines.
 func TestFaultContextEndsAtEachStage(t *testing.T) {
-	if redistest.Eager() {
-		t.Skip("where a call is, go-redis's pool tells; TestFaultDirect is about the other connections")
-	}
+	redistest.HoldsCommands(t)
 	for _, s := range stages {
 		for _, end := range []error{context.Canceled, context.DeadlineExceeded} {
 			t.Run(s.name+"/"+end.Error(), func(t *testing.T) {
@@ -375,6 +373,7 @@ func TestFaultCloseEndsWaiters(t *testing.T) {
 // answer of Redis's, has failed as any other: nothing keeps the lock from then on, and
 // Unlock may be called again.
 func TestFaultUnlockBehindReentry(t *testing.T) {
+	redistest.HoldsCommands(t)
 	const unlockTimeout, lease = 300 * time.Millisecond, time.Second
 	for _, again := range []bool{false, true} {
 		t.Run(fmt.Sprintf("again=%v", again), func(t *testing.T) {
@@ -418,27 +417,23 @@ func TestFaultUnlockBehindReentry(t *testing.T) {
 	}
 }
 
-// Without a read timeout go-redis would read for ever where no answer comes: whose
-// caller has gone must not keep a connection all the same.
+// Without a read timeout a context's deadline still bounds a command, where go-redis
+// looks at it: whose caller has gone must not keep a connection.
 func TestFaultNoReadTimeout(t *testing.T) {
-	for _, read := range []time.Duration{-1, -2} {
-		t.Run(read.String(), func(t *testing.T) {
-			t.Parallel()
-			r := newFaultRig(t)
-			rdb := r.dial(t, redis.UniversalOptions{ReadTimeout: read, PoolSize: 2}).(*redis.Client)
-			c := faultClient(t, rdb)
-			l := rlock.New(c, "a")
-			h, err := l.Lock(t.Context())
-			require.NoError(t, err)
-			require.NoError(t, h.Unlock(t.Context()))
-			r.proxies[0].Mute(true)
-			for range 2 {
-				ctx, cancel := context.WithCancel(t.Context())
-				time.AfterFunc(100*time.Millisecond, cancel)
-				_, err = l.Lock(ctx)
-				require.ErrorIs(t, err, context.Canceled)
-			}
-			redistest.Until(t, "connections", func() bool { return rdb.PoolStats().TotalConns == 0 })
-		})
+	t.Parallel()
+	r := newFaultRig(t)
+	rdb := r.dial(t, redis.UniversalOptions{ReadTimeout: -1, PoolSize: 2, ContextTimeoutEnabled: true}).(*redis.Client)
+	c := faultClient(t, rdb)
+	l := rlock.New(c, "a")
+	h, err := l.Lock(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, h.Unlock(t.Context()))
+	r.proxies[0].Mute(true)
+	for range 2 {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(100*time.Millisecond, cancel)
+		_, err = l.Lock(ctx)
+		require.ErrorIs(t, err, context.Canceled)
 	}
+	redistest.Until(t, "connections", func() bool { return rdb.PoolStats().TotalConns == 0 })
 }

@@ -98,15 +98,15 @@ func TestFaultPatienceOfWaiters(t *testing.T) {
 	})
 }
 
-// A connection that has died under a call whose time is over is not read from for
-// much longer than the call took: those who come after need it.
+// With ContextTimeoutEnabled a connection that has died under a call is not read from
+// for longer than the call takes: those who come after need it.
 func TestFaultDeadConnectionIsSoonFreed(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
-		rdb := env.Client(func(o *redis.Options) { o.PoolSize = 1 })
+		rdb := env.Client(func(o *redis.Options) { o.PoolSize, o.ContextTimeoutEnabled = 1, true })
 		c := faultClient(t, rdb)
 		l := rlock.New(c, "a")
 		mustUnlock(t, mustLock(t, l))
-		env.Link(rdb).OnNext(1, "evalsha", redistest.Drop)
+		env.Link(rdb).OnNext(2, "evalsha", redistest.Drop)
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
 		start := time.Now()

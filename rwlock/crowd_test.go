@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/lua"
 	"github.com/latchkey-go/latchkey/rwlock"
@@ -27,50 +26,41 @@ func readsMany(args []string) bool {
 }
 
 // Many readers of one name take less than two commands each, and nothing is left;
-// also when the server forgets its scripts in between. With pipelines off each asks
-// for itself.
+// also when the server forgets its scripts in between.
 func TestCrowdOfReaders(t *testing.T) {
-	for name, opts := range map[string][]latchkey.Option{"together": nil, "apart": {latchkey.WithPipelines(false)}} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			l := rwlock.New(r.reading(0, opts...), "a").ReadLock()
-			var sent, together, served atomic.Int64
-			r.proxy.OnCommand(func(args []string) redistest.Act {
-				if strings.HasPrefix(args[0], "eval") {
-					sent.Add(1)
+	r := newRig(t)
+	l := rwlock.New(r.reading(0), "a").ReadLock()
+	var sent, together, served atomic.Int64
+	r.proxy.OnCommand(func(args []string) redistest.Act {
+		if strings.HasPrefix(args[0], "eval") {
+			sent.Add(1)
+		}
+		if readsMany(args) {
+			together.Add(1)
+		}
+		return redistest.Pass
+	})
+	const times = 50
+	var all sync.WaitGroup
+	for range readers {
+		all.Go(func() {
+			for range times {
+				h, err := l.Lock(t.Context())
+				if !assert.NoError(t, err) {
+					return
 				}
-				if readsMany(args) {
-					together.Add(1)
+				if served.Add(1)%500 == 0 {
+					r.server.Do(t, "SCRIPT", "FLUSH")
 				}
-				return redistest.Pass
-			})
-			const times = 50
-			var all sync.WaitGroup
-			for range readers {
-				all.Go(func() {
-					for range times {
-						h, err := l.Lock(t.Context())
-						if !assert.NoError(t, err) {
-							return
-						}
-						if served.Add(1)%500 == 0 && opts == nil {
-							r.server.Do(t, "SCRIPT", "FLUSH")
-						}
-						assert.NoError(t, h.Unlock(t.Context()))
-					}
-				})
+				assert.NoError(t, h.Unlock(t.Context()))
 			}
-			all.Wait()
-			require.EqualValues(t, readers*times, served.Load())
-			if opts == nil {
-				require.Positive(t, together.Load(), "nobody was served together")
-				require.Less(t, sent.Load(), served.Load(), "commands")
-			} else {
-				require.Zero(t, together.Load())
-			}
-			r.empty()
 		})
 	}
+	all.Wait()
+	require.EqualValues(t, readers*times, served.Load())
+	require.Positive(t, together.Load(), "nobody was served together")
+	require.Less(t, sent.Load(), served.Load(), "commands")
+	r.empty()
 }
 
 // Replies that are lost or late, and calls that are given up, in a crowd of readers

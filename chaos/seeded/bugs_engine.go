@@ -83,7 +83,7 @@ var engineBugs = []Bug{
 	{
 		Name: "engine/unlock-with-the-callers-context", What: "an Unlock under a cancelled context leaves the lock (blnk #354, ncps #913)",
 		File: "internal/engine/release.go",
-		Old:  "return h.unlock(e.bounds.next(ctx, e.cfg.UnlockTimeout))", New: "_ = e\n\treturn h.unlock(cleanup{Context: ctx})",
+		Old:  "return h.unlock(detached(ctx, e.cfg.UnlockTimeout))", New: "_ = e\n\treturn h.unlock(&cleanup{Context: ctx})",
 		Package: "rlock", Run: "^TestFaultUnlockWithEndedContext$",
 	},
 	{
@@ -268,9 +268,21 @@ var engineBugs = []Bug{
 	},
 	{
 		Name: "engine/reads-for-ever", What: "without a read timeout, a caller who has gone keeps a connection",
-		File: "internal/engine/command.go",
-		Old:  "			e.usual = reading(rdb, attempt)\n", New: "",
+		File: "internal/engine/send.go",
+		Old:  "e.rdb.Process(sooner{ctx, start.Add(attempt)}, cmd)", New: "e.rdb.Process(ctx, cmd)",
 		Package: "rlock", Run: "^TestFaultNoReadTimeout$",
+	},
+	{
+		Name: "engine/inline-reads-on", What: "a command on its caller's goroutine is waited for as long as go-redis reads",
+		File: "internal/engine/send.go",
+		Old:  "e.rdb.Process(sooner{ctx, at}, cmd)", New: "e.rdb.Process(ctx, cmd)",
+		Package: "rlock", Run: "^TestFaultInline$",
+	},
+	{
+		Name: "engine/inline-on-a-slow-server", What: "each command is given up once more on a server that takes its time",
+		File: "internal/engine/send.go",
+		Old:  "		e.sender.slow.Store(true)\n", New: "",
+		Package: "rlock", Run: "^TestInlineOnASlowServer$",
 	},
 }
 

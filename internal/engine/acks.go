@@ -74,21 +74,17 @@ func (a *acked) short(e *Engine) error {
 
 // processAcked is process for a script that is to be acknowledged.
 func (e *Engine) processAcked(a *acked, cmd redis.Cmder) error {
-	ctx, sent := a.Context, make(chan acked, 1)
-	go func() { sent <- e.sendAcked(ctx, cmd) }()
-	closed := e.gate.closed
-	if _, ok := ctx.(*cleanup); ok {
-		closed = nil
-	}
-	select {
-	case r := <-sent:
+	ctx, sent := a.Context, make(chan error, 1)
+	var r acked
+	go func() {
+		r = e.sendAcked(ctx, cmd)
+		sent <- cmd.Err()
+	}()
+	answered, err := e.await(ctx, sent)
+	if answered {
 		a.got, a.local, a.err = r.got, r.local, r.err
-		return e.ended(ctx, cmd.Err())
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-closed:
-		return ErrClosed
 	}
+	return err
 }
 
 // sendAcked sends cmd and WAIT, and returns the answer to the latter.
@@ -151,41 +147,32 @@ func (e *Engine) sendAsked(ctx context.Context, rdb *redis.ClusterClient, cmd re
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	node := rdb.Options().NewClient(&o)
 	defer func() { _ = node.Close() }()
-	pipe := node.WithTimeout(e.ackBound()).Pipeline()
+	pipe := node.Pipeline()
 	_ = pipe.Do(ctx, "asking")
 	cmd.SetErr(nil)
 	return e.execAcked(ctx, pipe, cmd)
 }
 
-// ackBound is how long it may take to read what a script and WAIT answer.
-func (e *Engine) ackBound() time.Duration { return e.cfg.Acks.Timeout + answerWithin }
-
 // onceAcked returns the context for one request to give back under ctx that is to
 // be acknowledged.
-func (e *Engine) onceAcked(ctx *cleanup) (context.Context, *acked, context.CancelFunc) {
-	once, cancel := context.WithTimeout(ctx, returnBound+e.cfg.Acks.Timeout)
-	ask, acks := e.acking(&cleanup{Context: once}, true)
-	return ask, acks, cancel
+func (e *Engine) onceAcked(ctx *cleanup) (context.Context, *acked) {
+	return e.acking(ctx.within(returnBound+e.cfg.Acks.Timeout), true)
 }
 
 // Done reports whether what a call was to do has been done, whatever its error: a
 // release of which too few replicas have heard is one.
 func Done(err error) bool { return err == nil || errors.Is(err, ErrNotReplicated) }
 
-// ackPipe returns a pipeline to the server of the first key of cmd that reads for
-// long enough. (That of a ClusterClient would send WAIT to any node.)
+// ackPipe returns a pipeline to the server of the first key of cmd. (That of a
+// ClusterClient would send WAIT to any node.)
 func (e *Engine) ackPipe(ctx context.Context, cmd redis.Cmder) (redis.Pipeliner, error) {
-	bound := e.ackBound()
-	switch rdb := e.rdb.(type) {
-	case *redis.Client:
-		return rdb.WithTimeout(bound).Pipeline(), nil
-	case *redis.ClusterClient:
+	if rdb, ok := e.rdb.(*redis.ClusterClient); ok {
 		key, _ := cmd.Args()[Head].(string)
 		node, err := rdb.MasterForKey(ctx, key)
 		if err != nil {
 			return nil, err
 		}
-		return node.WithTimeout(bound).Pipeline(), nil
+		return node.Pipeline(), nil
 	}
 	return e.rdb.Pipeline(), nil
 }
@@ -209,9 +196,8 @@ func (c *claim) unreplicated(base int, short error) error {
 
 // unreplicated gives back a grant that too few replicas have.
 func (d *demand) unreplicated(short error) (wait.Answer, error) {
-	once, cancel := context.WithTimeout(d.spec.engine.gate.late, returnBound)
-	defer cancel()
-	if v, err := d.want.Undo(&cleanup{Context: once}); err == nil && v == Granted {
+	clean := &cleanup{Context: d.spec.engine.gate.late}
+	if v, err := d.want.Undo(clean.within(returnBound)); err == nil && v == Granted {
 		d.spec.engine.tookBackOne(d.spec)
 	} else {
 		d.doubt(0)

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"crypto/sha1" //nolint:gosec // see readGift
 	"crypto/subtle"
 	"encoding/hex"
@@ -218,10 +217,8 @@ func (e *Engine) unwanted(s *Spec, id string) {
 func (e *Engine) giveBackFor(s *Spec, id string) {
 	end := time.Now().Add(e.cfg.WatchdogTimeout)
 	e.later(func(ctx *cleanup) bool {
-		once, cancel := context.WithTimeout(ctx, returnBound)
-		defer cancel()
 		// Such a holder never comes back, so that it cannot be too late.
-		_, err := s.Scripts.Release(&cleanup{Context: once}, e, &Return{Holder: id})
+		_, err := s.Scripts.Release(ctx.within(returnBound), e, &Return{Holder: id})
 		return err == nil || Sort(err) == Never || time.Now().After(end)
 	}, func() {})
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/latchkey-go/latchkey/internal/direct"
 	"github.com/latchkey-go/latchkey/internal/wait"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 	"github.com/latchkey-go/latchkey/lua"
@@ -30,9 +29,6 @@ type Config struct {
 	Recheck         time.Duration
 	HandOver        time.Duration // the slice in which a lock is handed on; 0: it is not
 	Open            bool          // a lock that is given back is free for whoever asks first
-	Single          bool          // commands share no pipelines
-	NoDirect        bool          // all commands go by go-redis
-	Hooked          bool          // commands go through no copy of the connection, which has no hooks
 	Acks            Acks          // what a grant must wait for
 	Logger          *slog.Logger
 	Hooks           Hooks
@@ -45,13 +41,9 @@ type Config struct {
 // An Engine is the inside of one client.
 type Engine struct {
 	rdb     redis.UniversalClient
-	usual   processor
-	brief   processor // nil where there is none; see process
-	direct  processor
-	own     *direct.Pool  // nil for none; see straight
-	reads   time.Duration // for which an answer is read at most
-	pipe    pipe          // but in a cluster
-	nodes   nodes         // in a cluster
+	sender  sender
+	pipe    pipe  // but in a cluster
+	nodes   nodes // in a cluster
 	cfg     Config
 	cluster bool
 	ring    bool
@@ -60,22 +52,19 @@ type Engine struct {
 	underway atomic.Int32 // commands
 	answered atomic.Bool  // a script has been answered
 
-	now       watchdog.Clock
-	server    *serverClock
-	notifier  *pubsub.Notifier
-	listener  *redis.Client // of the notifier; nil where it has rdb
-	watchdog  *watchdog.Watchdog
-	lines     *wait.Lines
-	entries   entries
-	leases    leases
-	chains    chains
-	shares    shares
-	listed    listed
-	contested contested
-	tickets   tickets
-	chores    chores
-	gate      gate
-	bounds    bounds
+	now      watchdog.Clock
+	server   *serverClock
+	notifier *pubsub.Notifier
+	watchdog *watchdog.Watchdog
+	lines    *wait.Lines
+	entries  entries
+	leases   leases
+	chains   chains
+	shares   shares
+	listed   listed
+	tickets  tickets
+	chores   chores
+	gate     gate
 
 	words atomic.Uint64 // how many have been made; see offer
 
@@ -117,20 +106,16 @@ func New(rdb redis.UniversalClient, cfg Config) *Engine {
 		_, _ = rand.Read(b[:]) // never fails
 		e.offset = binary.LittleEndian.Uint64(b[:]) >> 16
 	}
-	e.timed()
-	e.pipe.engine, e.pipe.carry, e.pipe.underway = e, e.carrier(rdb), &e.underway
+	e.sender.init(rdb)
+	if cfg.Acks.on() {
+		e.cfg.Acks.Timeout = e.sender.waits(cfg.Acks.Timeout)
+	}
+	e.pipe.engine, e.pipe.carry, e.pipe.underway = e, carrier(rdb), &e.underway
 	e.entries.init()
 	e.leases.init()
-	e.contested.init()
 	e.gate.init()
 	e.watchdog = watchdog.New(e.now, e.renew, e.lanes())
-	listener := rdb
-	if c, ok := rdb.(*redis.Client); ok && !cfg.NoDirect && !cfg.Hooked {
-		if e.listener = direct.Subscriber(c); e.listener != nil {
-			listener = e.listener
-		}
-	}
-	e.notifier = pubsub.New(listener, pubsub.Config{
+	e.notifier = pubsub.New(rdb, pubsub.Config{
 		Mode:          cfg.PubSub,
 		OnDenied:      e.channelDenied,
 		OnResubscribe: e.resubscribed,
@@ -241,12 +226,5 @@ func (e *Engine) Close() error {
 	err := errors.Join(e.releaseAll(ctx), e.leases.releaseAll(ctx))
 	e.chores.hurry(e)
 	e.gate.drain(until)
-	err = errors.Join(err, e.chores.failed(e), e.notifier.Close())
-	if e.own != nil {
-		e.own.Close()
-	}
-	if e.listener != nil {
-		err = errors.Join(err, e.listener.Close())
-	}
-	return err
+	return errors.Join(err, e.chores.failed(e), e.notifier.Close())
 }

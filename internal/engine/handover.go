@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"runtime"
 	"sync"
 	"time"
 
@@ -431,9 +430,5 @@ func (h *heir) settle(sent watchdog.Instant, ret *Return, slice time.Time, v Ver
 		h.Drop()
 	}
 	c.entry.unlockOps()
-	if ret.Given {
-		// The caller has what it wanted; the heir is what others wait for.
-		runtime.Gosched()
-	}
 	return doubt
 }

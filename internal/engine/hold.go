@@ -49,8 +49,7 @@ type Hold struct {
 	since  time.Time // when it was granted
 	target int       // of the release that is unsure
 	// Guarded by entry.ops.
-	ret     Return
-	bounded cleanup // of the first Unlock
+	ret Return
 
 	// guarded by entry.mu
 	state  state

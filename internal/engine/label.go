@@ -18,11 +18,11 @@ func PermitLabelKey(key, id string) string { return LabelKey(key, hex.EncodeToSt
 
 // writeLabels runs label/write. A lease of 0 removes the label.
 func (e *Engine) writeLabels(ctx context.Context, text string, keys []string, leases []time.Duration) {
-	once, cancel := context.WithTimeout(ctx, returnBound)
-	defer cancel()
-	if _, ok := ctx.(*cleanup); ok {
-		ctx = &cleanup{Context: once}
+	if clean, ok := ctx.(*cleanup); ok {
+		ctx = clean.within(returnBound)
 	} else {
+		once, cancel := context.WithTimeout(ctx, returnBound)
+		defer cancel()
 		ctx = once
 	}
 	args := make([]any, Head, Head+1+2*len(keys))

@@ -289,8 +289,7 @@ func (l *Lease) Return(ctx context.Context) error {
 	st := l.state
 	l.mu.Unlock()
 	if st == released {
-		bounded := e.bounds.next(ctx, e.cfg.UnlockTimeout) // which others share; a label has a bound of its own
-		l.unlabel(&bounded)
+		l.unlabel(detached(ctx, e.cfg.UnlockTimeout))
 	}
 	switch {
 	case st == lost:
@@ -311,10 +310,9 @@ func (l *Lease) giveUpRest(ctx context.Context) {
 	if !asks {
 		return
 	}
-	once, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(returnBound, l.engine.cfg.UnlockTimeout))
-	defer cancel()
+	once := detached(ctx, min(returnBound, l.engine.cfg.UnlockTimeout))
 	// Where Redis does not hear of it, the lease ends it.
-	if out, err := l.spec.Renewer.(Leaser).Free(&cleanup{Context: once}, l.engine, []string{l.id}, true); err == nil && out[0] {
+	if out, err := l.spec.Renewer.(Leaser).Free(once, l.engine, []string{l.id}, true); err == nil && out[0] {
 		l.unlabel(once)
 	}
 }

@@ -44,7 +44,7 @@ func (p *Part) with(q *Part) bool {
 // Crowded reports whether so many commands are under way that the next ones are
 // sent together. If it says no, EvalMany need not be tried.
 func (e *Engine) Crowded() bool {
-	return e.underway.Load() >= pipeFrom && !e.cluster && !e.cfg.Single
+	return e.underway.Load() >= pipeFrom && !e.cluster
 }
 
 // EvalMany asks for part together with what others ask for, when there are many
@@ -55,7 +55,7 @@ func (e *Engine) Crowded() bool {
 // caller then asks by the script that serves one. What holds for Eval holds here.
 func (e *Engine) EvalMany(ctx context.Context, part *Part) (answer int64, err error) {
 	d := part.Deadline
-	if e.cluster || e.ring || e.cfg.Single || d.NotAfter != 0 && d.Ahead < (manyBound+clockSlack).Milliseconds() || ctx.Err() != nil {
+	if e.cluster || e.ring || d.NotAfter != 0 && d.Ahead < (manyBound+clockSlack).Milliseconds() || ctx.Err() != nil {
 		return 0, nil
 	}
 	if _, ok := ctx.(*acked); ok {
@@ -63,16 +63,11 @@ func (e *Engine) EvalMany(ctx context.Context, part *Part) (answer int64, err er
 	}
 	e.underway.Add(1)
 	defer e.underway.Add(-1)
-	closed := e.gate.closed
-	brief := false
-	if clean, ok := ctx.(*cleanup); ok {
-		closed, brief = nil, clean.brief
-	}
-	j := e.pipe.add(nil, part, brief)
+	j := e.pipe.add(nil, part)
 	if j == nil {
 		return 0, nil
 	}
-	answered, err := e.await(ctx, j.done, closed)
+	answered, err := e.await(ctx, j.done)
 	if answered {
 		answer = j.answer
 		j.over()
@@ -187,7 +182,7 @@ func (e *Engine) serve(p *party) error {
 }
 
 // unknown sends the scripts that Redis does not know again, with their text.
-func (e *Engine) unknown(carry func(bool, []redis.Cmder), brief bool, parties []party) {
+func (e *Engine) unknown(carry func([]redis.Cmder), parties []party) {
 	var again []redis.Cmder
 	for i := range parties {
 		p := &parties[i]
@@ -202,6 +197,6 @@ func (e *Engine) unknown(carry func(bool, []redis.Cmder), brief bool, parties []
 		again = append(again, p.cmd)
 	}
 	if len(again) > 0 {
-		carry(brief, slices.Clip(again))
+		carry(slices.Clip(again))
 	}
 }

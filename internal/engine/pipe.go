@@ -36,9 +36,9 @@ const (
 // straight to go-redis, as that costs a single caller least. A cluster has one for
 // each node: one that does not answer would keep everybody waiting.
 type pipe struct {
-	engine   *Engine                              // nil for that of a cluster's node
-	carry    func(brief bool, cmds []redis.Cmder) // sends one pipeline and waits
-	underway *atomic.Int32                        // commands, in this pipe or not
+	engine   *Engine                  // nil for that of a cluster's node
+	carry    func(cmds []redis.Cmder) // sends one pipeline and waits
+	underway *atomic.Int32            // commands, in this pipe or not
 
 	// mu guards the fields below.
 	mu      sync.Mutex
@@ -58,8 +58,7 @@ type pipe struct {
 type piped struct {
 	cmd    redis.Cmder // nil for a part
 	part   Part
-	answer int64 // to the part
-	brief  bool
+	answer int64      // to the part
 	done   chan error // capacity 1
 	pipe   *pipe
 }
@@ -73,7 +72,7 @@ func (j *piped) over() {
 
 // add puts a command, or a part if that is nil, with the others, if there are
 // others, and returns nil if there are not. The outcome comes on done.
-func (p *pipe) add(cmd redis.Cmder, part *Part, brief bool) *piped {
+func (p *pipe) add(cmd redis.Cmder, part *Part) *piped {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.sending == 0 && p.underway.Load() <= pipeFrom || !p.avoid.IsZero() && time.Now().Before(p.avoid) {
@@ -83,7 +82,7 @@ func (p *pipe) add(cmd redis.Cmder, part *Part, brief bool) *piped {
 	if j == nil {
 		j = &piped{done: make(chan error, 1), pipe: p}
 	}
-	j.cmd, j.brief = cmd, brief
+	j.cmd = cmd
 	if part != nil {
 		j.part = *part
 	}
@@ -165,9 +164,7 @@ func (p *pipe) send() {
 		}
 		cmds := make([]redis.Cmder, 0, len(batch))
 		var parties []party
-		brief := false
 		for _, j := range batch {
-			brief = brief || j.brief
 			if j.cmd == nil {
 				parties = seat(parties, j)
 				continue
@@ -179,9 +176,9 @@ func (p *pipe) send() {
 			q.cmd = q.command(context.Background(), "evalsha", q.of[0].part.Script.Arg())
 			cmds = append(cmds, q.cmd)
 		}
-		p.carry(brief, cmds)
+		p.carry(cmds)
 		if len(parties) > 0 {
-			p.engine.unknown(p.carry, brief, parties)
+			p.engine.unknown(p.carry, parties)
 		}
 		failed := false
 		for _, j := range batch {
@@ -218,9 +215,6 @@ type nodes struct {
 
 // pipeFor returns the pipe that cmd may join; nil for none.
 func (e *Engine) pipeFor(ctx context.Context, cmd redis.Cmder) *pipe {
-	if e.cfg.Single {
-		return nil
-	}
 	rdb, ok := e.rdb.(*redis.ClusterClient)
 	if !ok {
 		return &e.pipe
@@ -247,7 +241,7 @@ func (e *Engine) pipeFor(ctx context.Context, cmd redis.Cmder) *pipe {
 	if p == nil {
 		// Nodes come and go.
 		maps.DeleteFunc(ns.m, func(_ *redis.Client, p *pipe) bool { return p.idle() })
-		p = &pipe{carry: e.carrier(node), underway: &e.underway}
+		p = &pipe{carry: carrier(node), underway: &e.underway}
 		if ns.m == nil {
 			ns.m = make(map[*redis.Client]*pipe)
 		}
@@ -264,18 +258,12 @@ func elsewhere(err error) bool {
 
 // carrier returns what sends commands in one pipeline of rdb. Their outcomes are in
 // them.
-func (e *Engine) carrier(rdb redis.UniversalClient) func(brief bool, cmds []redis.Cmder) {
-	long, short := rdb, rdb
-	if c, ok := rdb.(*redis.Client); ok && !e.cfg.Hooked {
-		long, short = reading(c, answerWithin), reading(c, returnBound)
-	}
-	return func(brief bool, cmds []redis.Cmder) {
-		// Nobody's context bounds it, since it is everybody's: read timeouts do.
-		ctx := context.Background()
-		pipe := long.Pipeline()
-		if brief {
-			pipe = short.Pipeline()
-		}
+func carrier(rdb redis.UniversalClient) func(cmds []redis.Cmder) {
+	return func(cmds []redis.Cmder) {
+		// Nobody's context bounds it, since it is everybody's.
+		ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
+		defer cancel()
+		pipe := rdb.Pipeline()
 		for _, cmd := range cmds {
 			_ = pipe.Process(ctx, cmd)
 		}

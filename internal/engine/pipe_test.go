@@ -26,7 +26,7 @@ func newHeldSender() *heldSender {
 	return &heldSender{begun: make(chan []redis.Cmder, 100), let: make(chan error)}
 }
 
-func (h *heldSender) send(_ bool, cmds []redis.Cmder) {
+func (h *heldSender) send(cmds []redis.Cmder) {
 	h.begun <- cmds
 	err := <-h.let
 	for _, c := range cmds {
@@ -45,7 +45,7 @@ func busy() (*heldSender, *pipe) {
 
 // join adds a command. ok says whether it goes with others.
 func join(p *pipe, cmd redis.Cmder) (done <-chan error, ok bool) {
-	j := p.add(cmd, nil, false)
+	j := p.add(cmd, nil)
 	if j == nil {
 		return nil, false
 	}

@@ -189,11 +189,10 @@ func (e *Engine) left(ctx *cleanup, c *claim) bool {
 		return ctx.Err() != nil
 	}
 	defer ent.unlockOps()
-	once, cancel := context.WithTimeout(ctx, returnBound)
-	defer cancel()
+	once := ctx.within(returnBound)
 	if n := ent.counted(); n > 0 || e.lines.Sits(s.Line, ent.field) {
 		if n == 0 && c.named || n > 0 && ent.label == "" {
-			e.unlabel(&cleanup{Context: once}, c)
+			e.unlabel(once, c)
 		}
 		return true // the holder has it, or waits for it by another call
 	}
@@ -201,7 +200,7 @@ func (e *Engine) left(ctx *cleanup, c *claim) bool {
 	if !ent.fresh {
 		l.Deadline = e.deadline(returnBound)
 	}
-	v, err := s.Queue.Leave(&cleanup{Context: once}, e, l)
+	v, err := s.Queue.Leave(once, e, l)
 	if err != nil {
 		if Sort(err) == Maybe && !ent.fresh {
 			ent.unsettled(actsUntil())
@@ -209,7 +208,7 @@ func (e *Engine) left(ctx *cleanup, c *claim) bool {
 		return Sort(err) == Never
 	}
 	e.turn(s, l.Next)
-	e.unlabel(&cleanup{Context: once}, c)
+	e.unlabel(once, c)
 	return v != Late
 }
 

@@ -17,11 +17,11 @@ const returnBound = time.Second
 // the unlock timeout.
 func (h *Hold) Unlock(ctx context.Context) error {
 	e := h.entry.engine
-	return h.unlock(e.bounds.next(ctx, e.cfg.UnlockTimeout))
+	return h.unlock(detached(ctx, e.cfg.UnlockTimeout))
 }
 
 // unlock is Unlock within bounded.
-func (h *Hold) unlock(bounded cleanup) error {
+func (h *Hold) unlock(bounded *cleanup) error {
 	e, ent := h.entry.engine, h.entry
 	if !e.gate.enter() {
 		return h.closedErr("unlock")
@@ -33,26 +33,22 @@ func (h *Hold) unlock(bounded cleanup) error {
 	}
 	defer ent.leave()
 	if !ent.tryOps() {
-		once := bounded
-		if err := ent.lockOps(&once); err != nil {
+		timed, cancel := bounded.timed()
+		defer cancel()
+		if err := ent.lockOps(timed); err != nil {
 			h.forsake()
 			return e.Wrap("unlock", h.spec, inDoubt{err})
 		}
 	}
-	clean := &h.bounded
-	if clean.Context != nil {
-		clean = new(cleanup) // the first may still be with a command
-	}
-	*clean = bounded
 	target, trusted, err := h.giveUp()
 	if err != nil {
 		if errors.Is(err, ErrLeaseLost) {
-			h.giveUpRest(clean)
+			h.giveUpRest(bounded)
 		}
 		ent.unlockOps()
 		return e.Wrap("unlock", h.spec, err)
 	}
-	err = h.giveBack(clean, target, trusted)
+	err = h.giveBack(bounded, target, trusted)
 	if Done(err) && target == 0 {
 		ent.exorcise(h.spec)
 	}
@@ -202,12 +198,7 @@ func (h *Hold) giveBack(ctx *cleanup, target int, trusted bool) error {
 			}
 		}
 		at := time.Now()
-		frees := target == 0 && (next == nil || next.req.Entry != "")
-		ctx.tells = frees && e.contested.is(s.Key)
 		v, err := e.returnOnce(ctx, ent, s, ret, at)
-		if frees && err == nil && v == Granted {
-			e.contested.note(s.Key, e.toldOthers(s, ret))
-		}
 		if Sort(err) == Maybe {
 			acts = at.Add(returnBound + clockSlack)
 		}
@@ -292,10 +283,6 @@ func (e *Engine) returnOnce(ctx *cleanup, ent *entry, s *Spec, ret *Return, now 
 	if ret.Deadline = (Deadline{}); !ent.fresh || ret.Heir != nil && s.Queue == nil {
 		ret.Deadline = e.server.deadline(now, returnBound)
 	}
-	brief := ctx.brief
-	if at, ok := ctx.Deadline(); ok && at.Sub(now) < returnBound {
-		brief = false // it could outlast the unlock timeout
-	}
 	ret.Next, ret.Given, ret.Token, ret.More, ret.Listed, ret.Heard, ret.Away = "", false, 0, 0, 0, 0, false
 	passes := ret.Heir != nil && ret.Heir.Entry == "" // nobody but this client has a part in that
 	if ret.Unlist = ""; ret.Count == 0 && !ret.Alone && !passes && e.gives(s) {
@@ -304,17 +291,12 @@ func (e *Engine) returnOnce(ctx *cleanup, ent *entry, s *Spec, ret *Return, now 
 		}
 		ret.Listens = e.notifier.Live(s.Channel)
 	}
-	var ask context.Context = ctx
+	var ask context.Context
 	var acks *acked
-	switch {
-	case ret.acked:
-		var cancel context.CancelFunc
-		ask, acks, cancel = e.onceAcked(ctx)
-		defer cancel()
-	case !brief || e.brief == nil:
-		once, cancel := context.WithTimeout(ctx, returnBound)
-		defer cancel()
-		ask = &cleanup{Context: once, tells: ctx.tells}
+	if ret.acked {
+		ask, acks = e.onceAcked(ctx)
+	} else {
+		ask = ctx.within(returnBound)
 	}
 	v, err := s.Scripts.Release(ask, e, ret)
 	ret.short = acks.short(e)
@@ -356,7 +338,7 @@ func (h *Hold) mark(st state) {
 // UnlockHolder gives back the latest hold that the holder in ctx has on s.
 func (e *Engine) UnlockHolder(ctx context.Context, s *Spec) error {
 	if n, ok := e.holderIn(ctx, s); ok {
-		bounded := e.bounds.next(ctx, e.cfg.UnlockTimeout)
+		bounded := detached(ctx, e.cfg.UnlockTimeout)
 		if ent := e.find(n, s); ent != nil {
 			defer ent.leave()
 			for h := ent.latest(); h != nil; h = ent.latest() {
@@ -379,7 +361,7 @@ func (e *Engine) UnlockHolder(ctx context.Context, s *Spec) error {
 
 // giveUpRest is that of a hold of a holder that has none: it may have lost one, which
 // is not remembered.
-func (e *Engine) giveUpRest(n uint64, s *Spec, bounded cleanup) {
+func (e *Engine) giveUpRest(n uint64, s *Spec, bounded *cleanup) {
 	if s.err != nil || !e.gate.enter() {
 		return
 	}
@@ -390,7 +372,7 @@ func (e *Engine) giveUpRest(n uint64, s *Spec, bounded cleanup) {
 		return // the holder is at it
 	}
 	defer ent.unlockOps()
-	ent.giveUpRest(&bounded, s, new(Return))
+	ent.giveUpRest(bounded, s, new(Return))
 }
 
 // latest returns the latest hold; without one, that which was given back last if the
@@ -430,7 +412,7 @@ func (e *Engine) releaseAll(ctx context.Context) error {
 			for h := range queue {
 				err := h.entry.lockOps(ctx)
 				if err == nil {
-					err = h.giveBack(&cleanup{Context: ctx, brief: true}, 0, true)
+					err = h.giveBack(&cleanup{Context: ctx}, 0, true)
 				}
 				if err != nil && !errors.Is(err, ErrNotHeld) {
 					mu.Lock()

@@ -35,7 +35,8 @@ func (r *retrier) after(ctx context.Context, err error) error {
 		r.until = time.Now().Add(r.patience)
 	}
 	d := r.pause - time.Duration(rand.Int64N(int64(r.pause/2)))
-	if time.Now().Add(d).After(r.until) || !sleep(ctx, d) {
+	next := time.Now().Add(d)
+	if at, ok := ctx.Deadline(); next.After(r.until) || ok && next.After(at) || !sleep(ctx, d) {
 		if err == nil {
 			err = errLate
 		}

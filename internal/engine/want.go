@@ -128,9 +128,7 @@ func (e *Engine) Until(ctx context.Context, op string, s *Spec, cfg *LockConfig,
 func (e *Engine) sweep(w Sweeper, until time.Time) {
 	e.later(func(ctx *cleanup) bool {
 		past := time.Now().After(until)
-		once, cancel := context.WithTimeout(ctx, returnBound)
-		defer cancel()
-		err := w.Sweep(&cleanup{Context: once})
+		err := w.Sweep(ctx.within(returnBound))
 		return past && (err == nil || time.Now().After(until.Add(w.Kept())))
 	}, func() {})
 }
@@ -280,9 +278,7 @@ func (e *Engine) takeBack(d *demand) {
 // tookBack makes one try and reports whether no more is needed.
 func (e *Engine) tookBack(ctx *cleanup, d *demand) bool {
 	past := time.Now().After(d.until)
-	once, cancel := context.WithTimeout(ctx, returnBound)
-	defer cancel()
-	v, err := d.want.Undo(&cleanup{Context: once})
+	v, err := d.want.Undo(ctx.within(returnBound))
 	switch {
 	case err != nil: // even one that says "never": the right to it may come back, the permits do not by themselves
 		return time.Now().After(d.until.Add(d.want.Kept()))
@@ -324,26 +320,16 @@ func (e *Engine) Return(ctx context.Context, op string, s *Spec, f func(ctx cont
 
 // returned is Return inside of the gate, and after it is shut.
 func (e *Engine) returned(ctx context.Context, f func(ctx context.Context, d Deadline) (Verdict, error)) error {
-	next := e.bounds.next(ctx, e.cfg.UnlockTimeout)
-	bounded := &next
+	bounded := detached(ctx, e.cfg.UnlockTimeout)
 	var short error
 	err := change(bounded, e.cfg.UnlockTimeout, func() (Verdict, error) {
 		if e.cfg.Acks.Releases {
-			once, acks, cancel := e.onceAcked(bounded)
-			defer cancel()
+			once, acks := e.onceAcked(bounded)
 			v, err := f(once, e.deadline(returnBound))
 			short = acks.short(e)
 			return v, err
 		}
-		if at, ok := bounded.Deadline(); ok && time.Until(at) < returnBound {
-			bounded.brief = false // it could outlast the unlock timeout
-		}
-		if bounded.brief && e.brief != nil {
-			return f(bounded, e.deadline(returnBound))
-		}
-		once, cancel := context.WithTimeout(bounded, returnBound)
-		defer cancel()
-		return f(&cleanup{Context: once}, e.deadline(returnBound))
+		return f(bounded.within(returnBound), e.deadline(returnBound))
 	})
 	if err == nil {
 		err = short

@@ -7,9 +7,7 @@ import (
 )
 
 // AfterScripts calls f with what each script has answered that is sent through rdb
-// from here on, before whoever sent it has the answer. A pipeline's are not shown, nor
-// those that go through a copy of rdb, as an Unlock's do, or over connections of the
-// library's own (latchkey.WithDirectConnections).
+// from here on, before whoever sent it has the answer. A pipeline's are not shown.
 func AfterScripts(rdb redis.UniversalClient, f func(answer any)) { rdb.AddHook(afterScripts(f)) }
 
 type afterScripts func(answer any)

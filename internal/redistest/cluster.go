@@ -53,7 +53,7 @@ func StartCluster(t testing.TB, masters int, args ...string) *Cluster {
 // changed by opts. It is closed at the end of the test.
 func (c *Cluster) Client(t testing.TB, opts ...func(*redis.ClusterOptions)) *redis.ClusterClient {
 	t.Helper()
-	o := &redis.ClusterOptions{}
+	o := &redis.ClusterOptions{ContextTimeoutEnabled: Inline()}
 	for _, s := range c.Nodes {
 		o.Addrs = append(o.Addrs, s.Addr)
 	}

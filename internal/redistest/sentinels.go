@@ -85,7 +85,7 @@ func pairOf(reply []string, name string) string {
 // go-redis's default options, changed by opts. It is closed at the end of the test.
 func (s *Sentinels) Client(t testing.TB, opts ...func(*redis.FailoverOptions)) *redis.Client {
 	t.Helper()
-	o := &redis.FailoverOptions{MasterName: sentinelName}
+	o := &redis.FailoverOptions{MasterName: sentinelName, ContextTimeoutEnabled: Inline()}
 	for _, w := range s.Sentinels {
 		o.SentinelAddrs = append(o.SentinelAddrs, w.Addr)
 	}

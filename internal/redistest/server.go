@@ -153,7 +153,7 @@ func (s *Server) Log() string {
 // changed by opts. It is closed at the end of the test.
 func (s *Server) Client(t testing.TB, opts ...func(*redis.Options)) *redis.Client {
 	t.Helper()
-	o := &redis.Options{Addr: s.Addr}
+	o := &redis.Options{Addr: s.Addr, ContextTimeoutEnabled: Inline()}
 	for _, f := range opts {
 		f(o)
 	}

@@ -257,14 +257,16 @@ func denied(log []string, users ...string) []string {
 // not name another, and returns them.
 func AsUser[O redis.Options | redis.UniversalOptions | redis.FailoverOptions](o *O) *O {
 	var name, secret *string
+	var inline *bool
 	switch o := any(o).(type) {
 	case *redis.Options:
-		name, secret = &o.Username, &o.Password
+		name, secret, inline = &o.Username, &o.Password, &o.ContextTimeoutEnabled
 	case *redis.UniversalOptions:
-		name, secret = &o.Username, &o.Password
+		name, secret, inline = &o.Username, &o.Password, &o.ContextTimeoutEnabled
 	case *redis.FailoverOptions:
-		name, secret = &o.Username, &o.Password
+		name, secret, inline = &o.Username, &o.Password, &o.ContextTimeoutEnabled
 	}
+	*inline = *inline || Inline()
 	if Minimal() && *name == "" {
 		*name, *secret = userName, userSecret
 	}

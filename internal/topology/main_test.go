@@ -12,7 +12,6 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/fairlock"
-	"github.com/latchkey-go/latchkey/internal/direct"
 	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/permitsemaphore"
@@ -22,7 +21,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	direct.Eager = redistest.Eager()
 	goleak.VerifyTestMain(m, redistest.LeakOptions()...)
 }
 
