@@ -117,6 +117,8 @@ func contractFaults(path, text string) []string {
 		faultf("looks into the text of an error (%q), which each server words in its own way: whether there is one may decide, and TYPE", used)
 	}
 
+	faults = append(faults, writesBehindExpiry(strings.Join(strings.Split(text, "\n")[len(header):], "\n"))...)
+
 	declared, used := declaredArguments(header), usedArguments(body)
 	if len(declared["KEYS"].fixed) == 0 && !declared["KEYS"].computed {
 		faultf("header declares no KEYS; every script names the keys it touches")
@@ -132,6 +134,43 @@ type arguments struct {
 	fixed    map[int]bool // by number
 	from     int          // and all from this number on; 0 for none
 	computed bool         // and some by an index that is no number
+}
+
+var (
+	writeOrEnd = regexp.MustCompile(`\b(?:call|pcall|try)\('([A-Z]+)',\s*([\w.]+(?:\[[^\]]*\])?)|\b(extend)\((\w+)|\b(anew)\(`)
+	notEnded   = regexp.MustCompile(`(?s)if type\(done\) == 'table' then.*?return done`)
+)
+
+// writesBehindExpiry returns what the script writes to a key behind its PEXPIRE, and
+// without another one behind that: Redis 6.2 and 7.0 may have deleted the key by then, and
+// what is written has no end. What a script does where the PEXPIRE was refused does not
+// count.
+func writesBehindExpiry(text string) (faults []string) {
+	text = notEnded.ReplaceAllString(text, "")
+	behind := map[string]string{} // for each key that has an end, what was written behind
+	ended := map[string]bool{}
+	for _, m := range writeOrEnd.FindAllStringSubmatch(text, -1) {
+		command, key := m[1], m[2]
+		switch {
+		case m[3] != "": // in two of renew
+			command, key = "PEXPIRE", m[4]
+		case m[5] != "": // in fairlock/queue
+			command, key = "PEXPIRE", "scores"
+		}
+		switch command {
+		case "PEXPIRE":
+			ended[key] = true
+			delete(behind, key)
+		case "HSET", "HINCRBY", "ZADD", "ZINCRBY", "RPUSH", "LPUSH", "SADD", "INCR", "INCRBY", "DECR", "DECRBY":
+			if ended[key] {
+				behind[key] = command
+			}
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(behind)) {
+		faults = append(faults, fmt.Sprintf("%s of %s comes behind its PEXPIRE, which on some servers deletes it when its time is over by then; the expiry comes last", behind[key], key))
+	}
+	return faults
 }
 
 func compareArguments(array string, declared, used arguments) []string {
@@ -251,6 +290,8 @@ return {1}
 		{"error's text", "return {1}\n", "return {string.find(who.err, 'x', 1, true)}\n", "text of an error"},
 		{"error's text by a method", "return {1}\n", "return {who.err:sub(1, 2)}\n", "text of an error"},
 		{"error's text compared", "return {1}\n", "return {who.err == 'x'}\n", "text of an error"},
+		{"behind an expiry", "return {1}\n", "redis.call('PEXPIRE', box, 1)\nredis.call('HSET', box, 'a', 'b')\nreturn {1}\n", "HSET of box comes behind its PEXPIRE"},
+		{"the expiry last", "return {1}\n", "redis.pcall('HSET', box, 'a', 'b')\nredis.pcall('PEXPIRE', box, 1)\nreturn {1}\n", ""},
 		{"cmsgpack", "return {1}\n", "return cmsgpack.pack({})\n", "cmsgpack."},
 	}
 	for _, tt := range tests {

@@ -214,6 +214,40 @@ var lockBugs = []Bug{
 	},
 }
 
+// endBugs leave a key without an end: its name is closed for ever.
+var endBugs = []Bug{
+	{
+		Name: "rlock/write-behind-the-expiry", What: "what is left of a nested lock's lease is set before its count: on Redis 6.2 and 7.0 a lock whose time is over in between is made anew without one",
+		File: "lua/rlock/release.lua",
+		Old:  "call('HDEL', lock, '')\nif count > 0 then", New: "call('PEXPIRE', lock, math.max(call('PTTL', lock), 1))\nif count > 0 then",
+		Package: "lua", Run: "^TestNothingWithoutAnEnd$",
+	},
+	{
+		Name: "rwlock/write-behind-the-expiry", What: "the same of a writer's nested lock, which loses its mode as well",
+		File: "lua/rwlock/release_write.lua",
+		Old:  "  call('HDEL', lock, '')\n  call('HSET', lock, holder, count)", New: "  call('PEXPIRE', lock, math.max(left, 1))\n  call('HSET', lock, holder, count)",
+		Package: "lua", Run: "^TestNothingWithoutAnEnd$",
+	},
+	{
+		Name: "multilock/refused-behind-the-write", What: "a user who may not ask for the lease of a new group leaves it without one",
+		File: "lua/multilock/acquire.lua",
+		Old:  "local till, left = now + lease, call('PTTL', group)", New: "local till, left = now + lease, tonumber(redis.pcall('PTTL', group)) or 1e9",
+		Package: "lua", Run: "^TestNothingWithoutAnEnd$",
+	},
+	{
+		Name: "fairlock/queue-for-ever", What: "scores that somebody has removed are made anew without an end",
+		File: "lua/fairlock/queue.lua",
+		Old:  "    if type(n) == 'table' or type", New: "    if false and type",
+		Package: "lua", Run: "^TestNothingWithoutAnEnd$",
+	},
+	{
+		Name: "permitsemaphore/last-millisecond", What: "permits of a semaphore that ends in this millisecond stay for ever",
+		File: "lua/permitsemaphore/acquire.lua",
+		Old:  "if ttl >= 0 then -- 0", New: "if ttl > 0 then -- 0",
+		Package: "lua", Run: "^TestNothingWithoutAnEnd$",
+	},
+}
+
 // rwBugs are those of the read-write lock.
 var rwBugs = []Bug{
 	{

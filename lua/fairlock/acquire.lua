@@ -104,6 +104,9 @@ if refused then
       local places = try('RPUSH', queue, holder)
       if type(places) == 'table' then
         try('ZREM', scores, holder)
+        if n == 0 and type(try('PEXPIRE', scores, timeout)) == 'table' then
+          try('DEL', scores)
+        end
         return places
       end
       if label and label ~= '' then
@@ -116,8 +119,17 @@ if refused then
     local known = string.match(call('HGET', clients, client) or '', '^%d+') or 0
     local n, same
     n, ticket, same = queued()
+    local keep = ARGV[12] + 0
     if same == false then
-      -- Somebody has removed a key, or part of one.
+      -- Somebody has removed a key, or part of one, and one that has been made anew has
+      -- no end.
+      local done = try('PEXPIRE', queue, keep)
+      if type(done) == 'table' then
+        try('DEL', queue, scores)
+        return done
+      end
+      call('PEXPIRE', scores, keep)
+      local scored = call('ZRANGE', scores, 0, -1)
       if ticket > 0 then
         call('LREM', queue, -1, holder)
         call('ZREM', scores, holder)
@@ -132,7 +144,7 @@ if refused then
         end
         seen[member] = true
       end
-      for _, member in ipairs(call('ZRANGE', scores, 0, -1)) do
+      for _, member in ipairs(scored) do
         if not seen[member] then
           call('ZREM', scores, member)
         end
@@ -142,10 +154,16 @@ if refused then
     if type(n) == 'table' then
       return n
     end
-    if n == 0 or known - now < fresh * 2 / 3 then
+    if n == 0 or same == false or known - now < fresh * 2 / 3 then
+      local last = (n + 3) * timeout
+      local done = try('PEXPIRE', queue, last + keep)
+      if type(done) == 'table' then
+        if n == 0 then
+          try('DEL', queue, scores) -- they would stay for ever
+        end
+        return done
+      end
       -- PEXPIRE is allowed at the memory limit, and once it has run HSET is too.
-      local keep, last = ARGV[12] + 0, (n + 3) * timeout
-      call('PEXPIRE', queue, last + keep)
       call('PEXPIRE', scores, last + keep)
       call('HSET', clients, client, string.format('%.0f ', now + fresh) .. (ARGV[14] or ''))
       call('PEXPIRE', clients, last + fresh)
@@ -161,8 +179,8 @@ if left < lease or ends and math.abs(now + left - ends) < 10 then
   -- write but not expire gets its key back.
   local done = try('PEXPIRE', lock, ARGV[3])
   if type(done) == 'table' then
-    if not mine then
-      try('DEL', lock)
+    if not mine and type(try('DEL', lock)) == 'table' then
+      try('HDEL', lock, holder)
     end
     return done
   end

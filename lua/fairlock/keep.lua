@@ -37,7 +37,6 @@ end
 local last = (n + 2) * timeout
 -- PEXPIRE is allowed at the memory limit, and once it has run the rest is too.
 call('PEXPIRE', queue, last + keep)
-call('PEXPIRE', scores, last + keep)
 call('HSET', clients, client, string.format('%.0f ', now + fresh) .. ARGV[5])
 call('PEXPIRE', clients, last + fresh)
 -- The first ones have the scores that are right for their places. Of those behind
@@ -64,6 +63,7 @@ for i = 6, #ARGV do
     end
   end
 end
+call('PEXPIRE', scores, last + keep)
 if known > 200 then
   -- Clients that died so long ago that their waiters are gone by their scores.
   local all = call('HGETALL', clients)

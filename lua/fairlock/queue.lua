@@ -35,11 +35,20 @@ local function tell(prefix, whom, message, verb)
   end
 end
 
--- seldom returns what most runs do without: sweep, lower and audience, as below. To make
--- a function takes about as long as a small command, in each run that comes across it.
+-- seldom returns what most runs do without: sweep, lower, audience and anew, as below. To
+-- make a function takes about as long as a small command, in each run that comes across it.
 local function seldom()
   -- How many dead heads one run removes at most.
   local most = 1000
+
+  -- anew is for a holder that had no score and has got one: the scores may have been
+  -- removed, and what makes them anew gives them no end.
+  local function anew(timeout)
+    local n = try('LLEN', queue)
+    if type(n) == 'table' or type(try('PEXPIRE', scores, (n + 3) * timeout)) == 'table' then
+      try('DEL', scores)
+    end
+  end
 
   -- sweep removes dead heads, beginning with head, and puts the score of the first
   -- that lives right; asking is a client that is alive for sure. It returns the head
@@ -62,11 +71,15 @@ local function seldom()
         if score < now + timeout / 2 then
           try('ZADD', scores, now + timeout, head)
         end
+        if score == 0 then
+          anew(timeout)
+        end
         return head, client, alive - now, swept, proof
       end
       if alive == 0 and score == 0 then
         -- Redisson would wait for ever for a head that has no score.
         try('ZADD', scores, now + timeout, head)
+        anew(timeout)
         return head, false, timeout, swept
       end
       if alive == 0 and score > now then
@@ -93,8 +106,11 @@ local function seldom()
     for i, holder in ipairs(holders) do
       local score = tonumber(call('ZINCRBY', scores, -wait, holder))
       local most = latest + (first + i) * timeout
-      if score > most or score < 0 then -- below 0: it had none
-        call('ZADD', scores, most, holder)
+      if score > most or score <= 0 then
+        try('ZADD', scores, most, holder)
+      end
+      if score <= 0 then -- it had none
+        anew(timeout)
       end
     end
   end
@@ -117,7 +133,7 @@ local function seldom()
     return whom
   end
 
-  return sweep, lower, audience
+  return sweep, lower, audience, anew
 end
 
 -- settle takes the head, which has got the lock, out of the queue. line is the
@@ -133,9 +149,16 @@ local function settle(line, wait, latest, timeout)
   elseif wait then
     local _, lower = seldom()
     lower({second, third}, 0, wait, latest, timeout)
-  elseif third then
-    try('ZADD', scores, 'LT', latest + timeout, second, latest + 2 * timeout, third)
   else
-    try('ZADD', scores, 'LT', latest + timeout, second)
+    local added
+    if third then
+      added = try('ZADD', scores, 'LT', latest + timeout, second, latest + 2 * timeout, third)
+    else
+      added = try('ZADD', scores, 'LT', latest + timeout, second)
+    end
+    if added ~= 0 then
+      local _, _, _, anew = seldom()
+      anew(timeout)
+    end
   end
 end

@@ -68,14 +68,8 @@ else
     return {2, held, now}
   end
   if held > 0 then
-    -- PEXPIRE is allowed at the memory limit, and once it has run HSET is too.
-    local left = linger + 0
-    if count > 0 then
-      left = call('PTTL', lock)
-    end
-    if left > 0 then
-      call('PEXPIRE', lock, left)
-    end
+    -- HDEL is allowed at the memory limit, and once it has run HSET is too.
+    call('HDEL', lock, '')
     if count > 0 then
       call('HSET', lock, holder, count)
     else
@@ -83,6 +77,13 @@ else
       local all = audience()
       call('HSET', lock, heir, 1)
       call('HDEL', lock, holder)
+      local done = try('PEXPIRE', lock, linger)
+      if type(done) == 'table' then
+        -- It would stay closed for the lease of the one who has gone.
+        call('HSET', lock, holder, held)
+        call('HDEL', lock, heir)
+        return done
+      end
       -- Who waits has been told of a longer lease, and looks again: all of them, for nobody
       -- says so when the lock is free, and the one whose turn is next may give up before.
       for _, whom in ipairs(all) do
@@ -119,7 +120,9 @@ local function give(to, lease)
   end
   -- A lock without a lease would be held for ever.
   if type(try('PEXPIRE', KEYS[1], lease)) == 'table' then
-    try('DEL', KEYS[1])
+    if type(try('DEL', KEYS[1])) == 'table' then
+      try('HDEL', KEYS[1], to)
+    end
     return false
   end
   settle(places, false, now + math.min(lease + 0, timeout), timeout)

@@ -35,13 +35,13 @@ if kind == 'hash' then
   try('HDEL', key, 'other')
 elseif kind == 'string' then
   try('SET', key, '1', 'PX', 1000)
-  try('GET', key)
-  try('MGET', key)
-  try('GETRANGE', key, 0, 1)
   try('INCRBY', key, 1)
   try('DECRBY', key, 1)
   try('DECR', key)
   try('PEXPIRE', key, 1000)
+  try('GET', key)
+  try('MGET', key)
+  try('GETRANGE', key, 0, 1)
 elseif kind == 'list' then
   try('RPUSH', key, 'one', 'two')
   try('PEXPIRE', key, 1000)
@@ -52,9 +52,9 @@ elseif kind == 'list' then
   try('LPOP', key)
 elseif kind == 'zset' then
   try('ZADD', key, 1, 'one')
+  try('ZINCRBY', key, 1, 'one')
   try('PEXPIRE', key, 1000)
   try('ZCARD', key)
-  try('ZINCRBY', key, 1, 'one')
   try('ZRANGE', key, 0, 0)
   try('ZRANK', key, 'one')
   try('ZSCORE', key, 'one')

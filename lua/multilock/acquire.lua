@@ -64,7 +64,7 @@ if had < count - 1 then
   return {-1, 0, now}
 end
 
-local till = now + lease
+local till, left = now + lease, call('PTTL', group)
 local longest = lease
 for i = 7, #ARGV do
   local value, total = ARGV[i], count
@@ -86,7 +86,6 @@ end
 -- ends would not set an expiry on a key that has less than 1 ms, and its values
 -- would be gone with the key.
 longest = longest + 1000
-local left = call('PTTL', group)
 if left < longest then
   -- A group without a lease would be held for ever by those who look at the key
   -- alone, so a server that lets us write but not expire gets its values back.
@@ -97,6 +96,9 @@ if left < longest then
       if not mine[ARGV[i]] then
         redis.pcall('HDEL', group, ARGV[i], fields .. ':expire_time', fields .. ':lock_count')
       end
+    end
+    if left == -2 then
+      redis.pcall('DEL', group)
     end
     return done
   end

@@ -43,11 +43,9 @@ if had <= count then
   return {2, had, now}
 end
 
--- PEXPIRE is allowed at the memory limit, and once it has run the rest is too.
+-- HDEL is allowed at the memory limit, and once it has run the rest is too.
 local left = call('PTTL', group)
-if left >= 0 then
-  call('PEXPIRE', group, math.max(left, linger + 1000)) -- see multilock/acquire
-end
+call('HDEL', group, '')
 local whole, freed = true, false
 for i = 9, #ARGV do
   local value = ARGV[i]
@@ -80,6 +78,9 @@ for i = 9, #ARGV do
       call('HDEL', group, fields .. ':expire_time', fields .. ':lock_count')
     end
   end
+end
+if linger > 0 and left >= 0 and left < linger + 1000 then -- see multilock/acquire
+  redis.pcall('PEXPIRE', group, linger + 1000) -- else they are free before
 end
 if count > 0 and whole then
   local kept = call('PTTL', claim)

@@ -63,10 +63,7 @@ while arg <= #ARGV do
   if answer == 1 then
     answer = extend(claim, lease)
   end
-  if answer == 1 then
-    -- First, because it is allowed at the memory limit, and HSET is after it.
-    answer = extend(group, lease + 1000) -- see multilock/acquire
-  end
+  -- PEXPIRE is allowed at the memory limit, and once it has run HSET is too.
   if answer == 1 then
     for i = 1, values do
       local till = string.format('%.0f', math.max(tills[i], now + lease))
@@ -75,6 +72,9 @@ while arg <= #ARGV do
         answer = 2
       end
     end
+  end
+  if answer == 1 then
+    answer = extend(group, lease + 1000) -- see multilock/acquire
   end
   if answer == 1 and labels == 1 then
     extend(KEYS[key + 2], lease)

@@ -57,7 +57,7 @@ while at < #ARGV do
 end
 if served > 0 then
   call('ZADD', out, 'XX', 0, '')
-  if ttl > 0 then
+  if ttl >= 0 then
     call('PEXPIRE', out, ttl)
   end
   if have < total then
@@ -72,7 +72,7 @@ if served > 0 then
     end
     caller = caller + 2 + n
   end
-  if ttl > 0 then
+  if ttl >= 0 then -- 0 in its last millisecond
     call('PEXPIRE', out, ttl)
   end
 end

@@ -58,7 +58,9 @@ if not mine then
         -- commands do.
         redis.pcall('ZADD', list, #time[2] == 6 and time[1] .. time[2] or at, entry)
       end
-      redis.pcall('PEXPIRE', list, ARGV[10])
+      if type(redis.pcall('PEXPIRE', list, ARGV[10])) == 'table' then
+        redis.pcall('DEL', list)
+      end
     end
     if list and unlist ~= '' and unlist ~= entry then
       redis.pcall('ZREM', list, unlist)
@@ -85,8 +87,8 @@ if left < lease then
   -- write but not expire gets its key back.
   local done = redis.pcall('PEXPIRE', lock, ARGV[3])
   if type(done) == 'table' then
-    if not mine then
-      redis.pcall('DEL', lock)
+    if not mine and type(redis.pcall('DEL', lock)) == 'table' then
+      redis.pcall('HDEL', lock, holder)
     end
     return done
   end

@@ -33,8 +33,8 @@ for i = 1, #KEYS do
       -- A lock without a lease would be held for ever.
       if type(try('PEXPIRE', lock, lease)) == 'number' then
         answer = 1
-      else
-        try('DEL', lock)
+      elseif type(try('DEL', lock)) == 'table' then
+        try('HDEL', lock, holder)
       end
     end
   elseif left > 0 and try('HGET', lock, holder) == false then

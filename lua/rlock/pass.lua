@@ -50,22 +50,9 @@ end
 if not has[2] then
   return {-1, now, 0, 0}
 end
--- PEXPIRE is allowed at the memory limit, and once it has run the rest is too. -1
--- is a lock that somebody has made to stay for ever.
+-- HDEL is allowed at the memory limit, and once it has run the rest is too.
 local lease, left = tonumber(ARGV[4]), call('PTTL', lock)
-if lease == 0 then
-  lease = left
-end
-if lease ~= -1 then
-  call('PEXPIRE', lock, math.max(lease, 1))
-end
-call('HSET', lock, to, ARGV[3])
-call('HDEL', lock, from)
-if lease ~= -1 and lease < 100 then
-  -- So near its end the lock may have been deleted by the first one, and made anew
-  -- without a lease.
-  call('PEXPIRE', lock, lease)
-end
+call('HDEL', lock, '')
 if tokens then
   -- Those that lie ahead of the clock would be above the next ones when the data is
   -- lost. Where there is no counter, it may have been just now, and those of the time
@@ -74,10 +61,21 @@ if tokens then
   more = math.max(math.min(tokens - 1, clock - token), 0)
   call('SET', KEYS[2], string.format('%.0f', token + more))
 end
+call('HSET', lock, to, ARGV[3])
+call('HDEL', lock, from)
+if lease > 0 then
+  local done = redis.pcall('PEXPIRE', lock, lease)
+  if type(done) == 'table' then
+    -- Who takes would count on that lease.
+    call('HSET', lock, from, has[2])
+    call('HDEL', lock, to)
+    return done
+  end
+end
 -- Others sleep for the lease that they have seen, Java without a recheck: nobody would
 -- tell them when a shorter one ends by itself.
 local verb = ARGV[9]
-if verb and (left > lease + 1000 or left == -1 and lease ~= -1) then
+if verb and lease > 0 and (left > lease + 1000 or left == -1) then
   if verb == 'PUBLISH' or verb == 'BOTH' then
     redis.pcall('PUBLISH', ARGV[8], '0')
   end

@@ -115,7 +115,9 @@ if ARGV[2] == '0' and linger == '0' then
           if e then
             -- It may have been the last one, and the list have gone with it.
             call('ZADD', list, first[2], e)
-            call('PEXPIRE', list, stale / 1000)
+            if type(try('PEXPIRE', list, stale / 1000)) == 'table' then
+              try('DEL', list) -- it would stay for ever
+            end
           end
           break
         end
@@ -141,8 +143,8 @@ if ARGV[2] == '0' and linger == '0' then
           if type(try('PUBLISH', own, '+' .. gift .. sub(text, at, (kind or 0) - 1))) == 'number' then
             if entry ~= '' then
               call('ZADD', list, exactly, entry)
-              if not lasts then
-                call('PEXPIRE', list, ARGV[13])
+              if not lasts and type(try('PEXPIRE', list, ARGV[13])) == 'table' then
+                try('DEL', list)
               end
             end
             return {4, 0, now}
@@ -158,7 +160,9 @@ if ARGV[2] == '0' and linger == '0' then
     end
     if entry ~= '' then
       call('ZADD', list, exactly, entry)
-      call('PEXPIRE', list, ARGV[13])
+      if type(try('PEXPIRE', list, ARGV[13])) == 'table' then
+        try('DEL', list)
+      end
     end
   end
   local heard = 0
@@ -188,19 +192,20 @@ end
 if held <= count then
   return {2, held, now}
 end
--- PEXPIRE is allowed at the memory limit, and once it has run HSET is too.
-local left = linger + 0
-if count > 0 then
-  left = call('PTTL', lock)
-end
-if left > 0 then
-  call('PEXPIRE', lock, left)
-end
+-- HDEL is allowed at the memory limit, and once it has run HSET is too.
+call('HDEL', lock, '')
 if count > 0 then
   call('HSET', lock, holder, count)
 else
   call('HSET', lock, ARGV[8], 1)
   call('HDEL', lock, holder)
+  local done = try('PEXPIRE', lock, linger)
+  if type(done) == 'table' then
+    -- It would stay closed for the lease of the one who has gone.
+    call('HSET', lock, holder, held)
+    call('HDEL', lock, ARGV[8])
+    return done
+  end
   -- Who waits has been told of a longer lease, and looks again: all of them, for
   -- nobody says so when the lock is free. '1' wakes all threads of Redisson that
   -- sleep, '0' one that is about to.

@@ -81,7 +81,9 @@ if left < lease then
   local done = redis.pcall('PEXPIRE', lock, lease)
   if type(done) == 'table' then
     if not mode then
-      redis.pcall('DEL', lock)
+      if type(redis.pcall('DEL', lock)) == 'table' then
+        redis.pcall('HDEL', lock, 'mode', holder)
+      end
     elseif own < 0 then
       redis.pcall('HDEL', lock, holder)
     end

@@ -86,8 +86,8 @@ if type(done) == 'number' and left < tonumber(ARGV[1]) then
   if type(done) == 'table' then
     if mode then
       try('HDEL', lock, unpack(readers))
-    else
-      try('DEL', lock)
+    elseif type(try('DEL', lock)) == 'table' then
+      try('HDEL', lock, 'mode', unpack(readers))
     end
   end
 end

@@ -82,8 +82,8 @@ if left < lease then
   -- write but not expire gets its key back.
   local done = redis.pcall('PEXPIRE', lock, lease)
   if type(done) == 'table' then
-    if not mine then
-      redis.pcall('DEL', lock)
+    if not mine and type(redis.pcall('DEL', lock)) == 'table' then
+      redis.pcall('HDEL', lock, 'mode', holder)
     end
     return done
   end

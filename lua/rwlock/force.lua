@@ -57,11 +57,12 @@ if half == 'read' then
     redis.pcall('DEL', key)
   end
 elseif longest >= 0 then
-  call('PEXPIRE', lock, math.max(longest, 1)) -- allowed at the memory limit
+  call('HDEL', lock, '') -- allowed at the memory limit, and once it has run HSET is too
   call('HSET', lock, 'mode', 'read')
   for _, field in ipairs(writers) do
     call('HDEL', lock, field)
   end
+  redis.pcall('PEXPIRE', lock, math.max(longest, 1))
 else
   call('DEL', lock)
 end

@@ -114,10 +114,8 @@ local freed = count == 0 and mode == 'read' and longest < 0
 if freed then
   call('DEL', lock)
 else
-  -- PEXPIRE is allowed at the memory limit, and once it has run the rest is too.
-  if longest >= 0 and not same then
-    call('PEXPIRE', lock, math.max(longest, 1))
-  end
+  -- HDEL is allowed at the memory limit, and once it has run the rest is too.
+  call('HDEL', lock, '')
   if count > 0 then
     call('HSET', lock, holder, count)
   else
@@ -130,6 +128,9 @@ else
     call('HDEL', lock, holder)
     for _, field in ipairs(dead) do
       call('HDEL', lock, field)
+    end
+    if longest >= 0 and longest ~= left then
+      redis.pcall('PEXPIRE', lock, math.max(longest, 1)) -- else it has a longer one
     end
   end
 end

@@ -88,13 +88,12 @@ local freed = not same and longest < 0
 if freed then
   call('DEL', lock)
 else
-  -- PEXPIRE is allowed at the memory limit, and once it has run the rest is too.
-  if not same then
-    call('PEXPIRE', lock, math.max(longest, 1))
-  end
   call('HDEL', lock, unpack(leave))
   for _, field in ipairs(dead) do
     call('HDEL', lock, field)
+  end
+  if not same then
+    try('PEXPIRE', lock, math.max(longest, 1)) -- else it has a longer one
   end
 end
 try('DEL', unpack(timeouts))

@@ -63,11 +63,9 @@ if held <= count then
   return {2, held, now}
 end
 
--- PEXPIRE is allowed at the memory limit, and once it has run the rest is too.
+-- HDEL is allowed at the memory limit, and once it has run the rest is too.
 if count > 0 then
-  if left > 0 then
-    call('PEXPIRE', lock, left)
-  end
+  call('HDEL', lock, '')
   call('HSET', lock, holder, count)
   return {1, count, now}
 end
@@ -79,14 +77,23 @@ for i = 1, #fields, 2 do
     longest = math.max(longest, lasts(prefix, fields[i], fields[i + 1], left))
   end
 end
-if longest >= 0 then
-  call('PEXPIRE', lock, math.max(longest, 1))
-  call('HSET', lock, 'mode', 'read')
+if longest >= 0 or linger > 0 then
+  call('HDEL', lock, '')
+  if longest >= 0 then
+    call('HSET', lock, 'mode', 'read')
+  else
+    call('HSET', lock, heir, 1)
+  end
   call('HDEL', lock, holder)
-elseif linger > 0 then
-  call('PEXPIRE', lock, linger)
-  call('HSET', lock, heir, 1)
-  call('HDEL', lock, holder)
+  local done = redis.pcall('PEXPIRE', lock, longest >= 0 and math.max(longest, 1) or linger)
+  if type(done) == 'table' then
+    -- It would stay closed for the lease of the one who has gone.
+    call('HSET', lock, 'mode', 'write', holder, held)
+    if longest < 0 then
+      call('HDEL', lock, heir)
+    end
+    return done
+  end
 else
   call('DEL', lock)
 end
