@@ -1,6 +1,7 @@
 package main
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -67,8 +68,35 @@ func TestMediansAndRatios(t *testing.T) {
 	if r := res.Rows[1]; r.Rate != 8 || r.Ratio != 2 || r.TailRatio != 3 {
 		t.Errorf("rate %v, ratio %v, of p99 %v", r.Rate, r.Ratio, r.TailRatio)
 	}
-	report := report{Results: []*result{res}}
-	if s := report.bars(); !strings.Contains(s, "latchkey") || !strings.HasSuffix(s, "</svg>\n") {
-		t.Error(s)
+}
+
+var widths = regexp.MustCompile(`width="(\d+)" height="12"`)
+
+// Longer is better, also where what was measured is a time.
+func TestLongerBarsAreBetter(t *testing.T) {
+	rows := func(ratios ...float64) (all []*row) {
+		for i, side := range []string{"floor-set", "latchkey", "redsync", "redislock", "etcd"} {
+			all = append(all, &row{Side: side, Ratio: ratios[i]})
+		}
+		return all
+	}
+	rates := &result{scenario: scenario{Title: "rates", Floor: "floor-set"}, Rows: rows(1, 10, 0.5, 0.25, 1000)}
+	times := &result{scenario: scenario{Title: "times", Floor: "floor-set", Slowness: true}, Rows: rows(1, 0.1, 2, 4, 0.001)}
+	for _, res := range []*result{rates, times} {
+		s := (&report{Results: []*result{res}}).bars()
+		var got []string
+		for _, m := range widths.FindAllStringSubmatch(s, -1) {
+			got = append(got, m[1])
+		}
+		if want := "140 210 118 97 280"; strings.Join(got, " ") != want {
+			t.Errorf("%s: bars of %v, want %v", res.Title, got, want)
+		}
+		if !strings.HasSuffix(s, "</svg>\n") || !strings.Contains(s, "1 × floor") {
+			t.Error(s)
+		}
+	}
+	few := &result{scenario: scenario{Floor: "floor-set"}, Rows: rows(1, 10, 0.5, 0, 0)[:3]}
+	if s := (&report{Results: []*result{few}}).bars(); s != "" {
+		t.Error("a picture of too little: ", s)
 	}
 }

@@ -31,49 +31,78 @@ text { font: 12px sans-serif; fill: #222 }
 `, width, d.y, width, d.y) + d.String() + "</svg>\n"
 }
 
-// bars draws the ratios to the floor of all scenarios that have one, on a
-// logarithmic scale from 1/100 to 100.
+// bars draws how fast each side is beside the floor, for the scenarios in which
+// several other libraries take part: two panels in a row, each with a logarithmic
+// axis from 1/100 to 100 times the floor. Longer is better, everywhere.
 func (r *report) bars() string {
-	const left, middle, width = 130, 430, 800 // the floor is at middle
-	d := &drawing{y: 10}
+	const room, left, decade, bar, top = 470, 110, 70, 17, 20
+	const right = left + 4*decade
+	d := &drawing{y: 60}
+	d.text(10, 22, "title", "Speed, as a multiple of the floor: what go-redis does without a library. Longer is better.")
+	x := 10
+	for _, key := range []struct{ class, text string }{{"ours", "latchkey"}, {"peer", "other libraries"}, {"floor", "the floor"}} {
+		fmt.Fprintf(d, "<rect x=\"%d\" y=\"34\" width=\"10\" height=\"10\" class=\"%s\"/>\n", x, key.class)
+		d.text(x+15, 43, "", key.text)
+		x += 120
+	}
+	drawn, below := 0, d.y
 	for _, res := range r.Results {
-		if res.Growth != "" || res.Floor == "" || len(res.Rows) < 2 {
+		peers := 0
+		for _, row := range res.Rows {
+			if !row.ours() && row.Error == "" {
+				peers++
+			}
+		}
+		if res.Growth != "" || res.Floor == "" || peers < 3 {
 			continue
 		}
-		d.y += 22
-		better := "longer is faster"
+		x0, y := drawn%2*room, d.y
+		drawn++
+		what := ""
 		if res.Slowness {
-			better = "time: shorter is faster"
+			what = " (floor's time / time)"
 		}
-		d.text(10, d.y, "title", res.Title+", × "+res.Floor)
-		d.text(width-10, d.y, "small right", better)
-		d.y += 6
-		top := d.y
+		d.text(x0+10, y+12, "title", res.Title+what)
+		y += top
+		y0 := y
+		var rows drawing
 		for _, row := range res.Rows {
 			if row.Error != "" || row.Ratio <= 0 {
 				continue
 			}
-			class := "peer"
+			speed, class := row.Ratio, "peer"
+			if res.Slowness {
+				speed = 1 / speed
+			}
 			switch {
-			case row.Side == res.Floor || strings.HasPrefix(row.Side, "floor"):
+			case strings.HasPrefix(row.Side, "floor"):
 				class = "floor"
 			case row.ours():
 				class = "ours"
 			}
-			at := middle + int(150*math.Log10(min(max(row.Ratio, 0.01), 100)))
-			x, w := min(at, middle), max(at, middle)-min(at, middle)
-			fmt.Fprintf(d, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"12\" class=\"%s\"/>\n", x, d.y+2, max(w, 1), class)
-			d.text(left-8, d.y+12, "right", row.Side)
-			d.text(max(at, middle)+6, d.y+12, "", short(row.Ratio))
-			d.y += 17
+			w := max(1, int(decade*math.Log10(100*min(speed, 100))))
+			fmt.Fprintf(&rows, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"12\" class=\"%s\"/>\n", x0+left, y+2, w, class)
+			rows.text(x0+left-8, y+12, "right", row.Side)
+			rows.text(x0+left+w+6, y+12, "", short(math.Round(speed*1000)/1000))
+			y += bar
 		}
-		fmt.Fprintf(d, "<path d=\"M%d %dV%d\" class=\"axis\"/>\n", middle, top, d.y)
+		for i, tick := range []string{"0.01", "0.1", "1 × floor", "10", "100"} {
+			at := x0 + left + i*decade
+			fmt.Fprintf(d, "<path d=\"M%d %dV%d\" class=\"axis\"/>\n", at, y0, y+4)
+			d.text(at, y+16, "small middle", tick)
+		}
+		fmt.Fprintf(d, "<path d=\"M%d %dH%d\" class=\"axis\"/>\n", x0+left, y+2, x0+right)
+		d.WriteString(rows.String())
+		below = max(below, y+34)
+		if drawn%2 == 0 {
+			d.y = below
+		}
 	}
-	if d.Len() == 0 {
+	if drawn == 0 {
 		return ""
 	}
-	d.y += 14
-	return d.svg(width)
+	d.y = below
+	return d.svg(2 * room)
 }
 
 // A curve is a figure over what grows.
