@@ -30,9 +30,13 @@ var importLevels = map[string]int{
 	"permitsemaphore": 5, "countdownlatch": 5, "multilock": 5,
 }
 
-// testPackages is what users never link into a program of theirs. It may
-// import what it likes, and no library package may import it.
-var testPackages = []string{"internal/redistest", "internal/locktest", "internal/topology", "internal/sim", "latchkeytest", "interop"}
+// testPackages is what users never link into a program of theirs, with all below
+// it. It may import what it likes, and no library package may import it.
+var testPackages = []string{"internal/redistest", "internal/locktest", "internal/topology", "internal/sim", "latchkeytest", "interop", "tests", "examples"}
+
+func forTests(name string) bool {
+	return slices.ContainsFunc(testPackages, func(p string) bool { return name == p || strings.HasPrefix(name, p+"/") })
+}
 
 var (
 	// directModules may be imported by library code. The default answer to one
@@ -114,7 +118,7 @@ func importFaults(pkgs map[string]goPackage) []string {
 	var faults []string
 	for _, path := range slices.Sorted(maps.Keys(pkgs)) {
 		name, ours := inModule(path)
-		if !ours || slices.Contains(testPackages, name) {
+		if !ours || forTests(name) {
 			continue
 		}
 		level, known := importLevels[name]
@@ -139,7 +143,7 @@ func directFault(pkgs map[string]goPackage, level int, path string) string {
 	if ours {
 		theirs, known := importLevels[name]
 		switch {
-		case slices.Contains(testPackages, name):
+		case forTests(name):
 			return "which is for tests"
 		case known && theirs >= level:
 			return fmt.Sprintf("which is not on a lower level (%d, its own is %d)", theirs, level)
@@ -221,6 +225,7 @@ func TestImportFaultsAreSeen(t *testing.T) {
 		{"engine from level 0", "/internal/watchdog", modulePath + "/internal/engine", "lower level"},
 		{"harness", "/rlock", modulePath + "/internal/redistest", "for tests"},
 		{"public harness", "", modulePath + "/latchkeytest", "for tests"},
+		{"below a test package", "", modulePath + "/tests/topology", "for tests"},
 		{"other module", "/lua", other, "outside the standard library"},
 		{"dependency's dependency", "/lua", hash, "outside the standard library"},
 		{"other module, far away", "/rlock", redis + "/far", "allow list of modules: " + modulePath + "/rlock -> " + redis + "/far -> " + other},
