@@ -289,3 +289,16 @@ func noteSourceFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+var relative = regexp.MustCompile(`\]\(([^)#: ]+)(#[^)]*)?\)`)
+
+// What documents link to, in this repository, is there.
+func TestLinks(t *testing.T) {
+	for _, file := range documents(t) {
+		for _, m := range relative.FindAllStringSubmatch(fence.ReplaceAllString(read(t, file), ""), -1) {
+			if _, err := os.Stat(filepath.Join(root, filepath.Dir(file), m[1])); err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
+		}
+	}
+}
