@@ -2,7 +2,6 @@ package countdownlatch_test
 
 import (
 	"context"
-	"fmt"
 	"sort"
 	"strings"
 	"sync"
@@ -262,31 +261,6 @@ func TestCluster(t *testing.T) {
 		redistest.Until(t, "a waiter", func() bool { return c.Stats().Waiting == 1 })
 		require.NoError(t, l.CountDown(t.Context()))
 		require.NoError(t, locktest.Receive(t, "the end", waiter))
-	}
-}
-
-// A program that starts its workers and waits until all are ready.
-func Example() {
-	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
-	defer rdb.Close()
-	c := latchkey.New(rdb)
-	defer c.Close()
-
-	ctx := context.Background()
-	ready := countdownlatch.New(c, "ready")
-	if _, err := ready.TrySetCount(ctx, 3); err != nil {
-		fmt.Println(err)
-		return
-	}
-	for range 3 {
-		go func() { // in other processes, as a rule
-			if err := ready.CountDown(ctx); err != nil {
-				fmt.Println(err)
-			}
-		}()
-	}
-	if err := ready.Await(ctx); err != nil {
-		fmt.Println(err)
 	}
 }
 

@@ -1,13 +1,42 @@
 package latchkeytest_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/latchkeytest"
 	"github.com/latchkey-go/latchkey/rlock"
 )
+
+// What a program does while somebody else has the lock.
+func ExampleNew() {
+	var t *testing.T // the test's own
+
+	lock := rlock.New(latchkeytest.New(t), "orders:42")
+	if _, err := lock.Lock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lock.TryLock(t.Context()); !errors.Is(err, latchkey.ErrNotAcquired) {
+		t.Error(err)
+	}
+}
+
+// Two programs meet on one server.
+func ExampleNewServer() {
+	var t *testing.T // the test's own
+
+	server := latchkeytest.NewServer(t)
+	ours, theirs := rlock.New(server.Client(t), "orders:42"), rlock.New(server.Client(t), "orders:42")
+	if _, err := ours.Lock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := theirs.TryLock(t.Context()); !errors.Is(err, latchkey.ErrNotAcquired) {
+		t.Error(err)
+	}
+}
 
 // What a worker does when its lock is lost. In synctest.Test the ten seconds
 // until the next renewal take no time.

@@ -1,10 +1,17 @@
 package otel_test
 
 import (
+	"context"
+	"fmt"
 	"log"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/otel"
@@ -27,4 +34,46 @@ func Example() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 	client := latchkey.New(rdb, latchkey.WithObserver(observer))
 	defer client.Close()
+}
+
+// Metrics go to a provider of the program's own.
+func ExampleWithMeterProvider() {
+	reader := sdkmetric.NewManualReader() // in a program, an exporter
+	observer, err := otel.New(otel.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))
+	if err != nil {
+		log.Fatal(err)
+	}
+	observer.Lost("rlock", "order:42", time.Second, latchkey.LossExpired) // a client calls it
+	var data metricdata.ResourceMetrics
+	if err := reader.Collect(context.Background(), &data); err != nil {
+		log.Fatal(err)
+	}
+	for _, m := range data.ScopeMetrics[0].Metrics {
+		if m.Name == "latchkey.lost" {
+			fmt.Println(m.Name)
+		}
+	}
+	// Output: latchkey.lost
+}
+
+// Each acquire that had to wait is a span of a provider of the program's own.
+func ExampleWithTracerProvider() {
+	spans := tracetest.NewInMemoryExporter() // in a program, another exporter
+	observer, err := otel.New(otel.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))))
+	if err != nil {
+		log.Fatal(err)
+	}
+	observer.Acquired(context.Background(), latchkey.Acquisition{Kind: "rlock", Name: "order:42", Wait: time.Second, Contended: true})
+	fmt.Println(len(spans.GetSpans()), "span")
+	// Output: 1 span
+}
+
+// Classes keep the number of time series small, whatever the number of names.
+func ExampleClasses() {
+	observer, err := otel.New(otel.Classes(func(kind, _ string) string { return kind }))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(observer.Acquired != nil)
+	// Output: true
 }

@@ -1,10 +1,8 @@
 package permitsemaphore_test
 
 import (
-	"context"
 	"encoding/hex"
 	"fmt"
-	"log"
 	"strings"
 	"testing"
 	"time"
@@ -356,30 +354,3 @@ func TestCluster(t *testing.T) {
 	_, err := permitsemaphore.New(c, "a{b").Acquire(ctx)
 	require.ErrorContains(t, err, "different slots")
 }
-
-// At most three programs use the licence at a time; one that crashes gives it
-// back within half a minute.
-func Example() {
-	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
-	defer rdb.Close()
-	c := latchkey.New(rdb)
-	defer c.Close()
-
-	ctx := context.Background()
-	licences := permitsemaphore.New(c, "licences")
-	if err := licences.SetPermits(ctx, 3); err != nil {
-		log.Fatal(err)
-	}
-	p, err := licences.Acquire(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer func() {
-		if err := p.Release(ctx); err != nil {
-			log.Print(err)
-		}
-	}()
-	simulate(p.Context()) // done the moment the permit is lost
-}
-
-func simulate(context.Context) {}

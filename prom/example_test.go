@@ -1,7 +1,10 @@
 package prom_test
 
 import (
+	"fmt"
+	"log"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
@@ -26,4 +29,37 @@ func Example() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 	client := latchkey.New(rdb, latchkey.WithObserver(metrics.Observer()))
 	defer client.Close()
+}
+
+// Classes keep the number of time series small, whatever the number of names.
+func ExampleClasses() {
+	metrics := prom.New(prom.Classes(func(kind, _ string) string { return kind }))
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(metrics)
+
+	metrics.Observer().Lost("rlock", "order:42", time.Second, latchkey.LossExpired)
+	families, err := registry.Gather()
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "latchkey_lost_total" {
+			fmt.Println(f.GetName(), f.GetMetric()[0].GetLabel()[0].GetValue())
+		}
+	}
+	// Output: latchkey_lost_total rlock
+}
+
+// Waits of up to a second matter here, and nobody shall wait longer.
+func ExampleWaitBuckets() {
+	metrics := prom.New(prom.WaitBuckets(0.01, 0.1, 1))
+	fmt.Println(prometheus.NewRegistry().Register(metrics))
+	// Output: <nil>
+}
+
+// Work under a lock takes minutes here.
+func ExampleHoldBuckets() {
+	metrics := prom.New(prom.HoldBuckets(60, 300, 900))
+	fmt.Println(prometheus.NewRegistry().Register(metrics))
+	// Output: <nil>
 }

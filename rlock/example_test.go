@@ -148,3 +148,21 @@ func ExampleLock_LockAsync() {
 	}
 	// Output: holding orders:42
 }
+
+// Waiters ask again and again, and nothing is published.
+func ExampleSpin() {
+	rdb, stop := connect()
+	defer stop()
+	client := latchkey.New(rdb)
+	defer client.Close()
+	lock := rlock.New(client, "orders:42", rlock.Spin(rlock.Backoff{Max: 50 * time.Millisecond}))
+
+	err := latchkey.Do(context.Background(), lock, func(context.Context) error {
+		fmt.Println("holding", lock.Name())
+		return nil
+	})
+	if err != nil {
+		log.Print(err)
+	}
+	// Output: holding orders:42
+}

@@ -4,19 +4,37 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/rwlock"
 )
 
+// connect returns a connection to an in-memory server, so that the examples run
+// everywhere. In a program it is redis.NewClient, NewFailoverClient or
+// NewClusterClient.
+func connect() (rdb *redis.Client, stop func()) {
+	server := miniredis.NewMiniRedis()
+	server.ClockTTL(true) // leases end as they do in Redis
+	if err := server.Start(); err != nil {
+		log.Fatal(err)
+	}
+	rdb = redis.NewClient(&redis.Options{Addr: server.Addr()})
+	return rdb, func() {
+		_ = rdb.Close()
+		server.Close()
+	}
+}
+
 func Example() {
-	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
-	defer rdb.Close()
-	c := latchkey.New(rdb)
-	defer c.Close()
-	catalogue := rwlock.New(c, "catalogue")
+	rdb, stop := connect()
+	defer stop()
+	client := latchkey.New(rdb)
+	defer client.Close()
+	catalogue := rwlock.New(client, "catalogue")
 
 	ctx := context.Background()
 	err := latchkey.Do(ctx, catalogue.ReadLock(), func(ctx context.Context) error {
@@ -33,32 +51,53 @@ func Example() {
 	if err != nil {
 		log.Print(err)
 	}
+	// Output:
+	// reading, like others
+	// writing, alone
 }
 
 // A writer goes on reading what it has written, and others read with it.
 func ExampleRWLock_Downgrade() {
-	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
-	defer rdb.Close()
-	c := latchkey.New(rdb)
-	defer c.Close()
-	catalogue := rwlock.New(c, "catalogue")
+	rdb, stop := connect()
+	defer stop()
+	client := latchkey.New(rdb)
+	defer client.Close()
+	ctx := context.Background()
+	catalogue := rwlock.New(client, "catalogue")
 
-	publish := func(ctx context.Context) error {
-		w, err := catalogue.WriteLock().Lock(ctx)
-		if err != nil {
-			return err
-		}
-		// … write, with w.Context() …
-		r, err := catalogue.Downgrade(ctx, w)
-		if err != nil {
-			_ = w.Unlock(ctx) // harmless if it was given back
-			return err
-		}
-		defer r.Unlock(ctx)
-		// … tell what was written, with r.Context() …
-		return nil
+	w, err := catalogue.WriteLock().Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
 	}
-	if err := publish(context.Background()); err != nil {
+	r, err := catalogue.Downgrade(ctx, w) // w is given back
+	if err != nil {
+		log.Fatal(err)
+	}
+	other, err := catalogue.ReadLock().TryLock(ctx)
+	fmt.Println("others read too:", err == nil)
+	if err := other.Unlock(ctx); err != nil {
 		log.Print(err)
 	}
+	if err := r.Unlock(ctx); err != nil {
+		log.Print(err)
+	}
+	// Output: others read too: true
+}
+
+// A writer that waits goes before new readers for a second at most.
+func ExampleWriterPreference() {
+	rdb, stop := connect()
+	defer stop()
+	client := latchkey.New(rdb)
+	defer client.Close()
+	catalogue := rwlock.New(client, "catalogue", rwlock.WriterPreference(time.Second))
+
+	err := latchkey.Do(context.Background(), catalogue.WriteLock(), func(context.Context) error {
+		fmt.Println("writing")
+		return nil
+	})
+	if err != nil {
+		log.Print(err)
+	}
+	// Output: writing
 }

@@ -3,24 +3,42 @@ package semaphore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/semaphore"
 )
 
+// connect returns a connection to an in-memory server, so that the examples run
+// everywhere. In a program it is redis.NewClient, NewFailoverClient or
+// NewClusterClient.
+func connect() (rdb *redis.Client, stop func()) {
+	server := miniredis.NewMiniRedis()
+	server.ClockTTL(true) // leases end as they do in Redis
+	if err := server.Start(); err != nil {
+		log.Fatal(err)
+	}
+	rdb = redis.NewClient(&redis.Options{Addr: server.Addr()})
+	return rdb, func() {
+		_ = rdb.Close()
+		server.Close()
+	}
+}
+
 // At most ten exports run at a time, in all processes together.
 func Example() {
-	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
-	defer rdb.Close()
-	c := latchkey.New(rdb)
-	defer c.Close()
+	rdb, stop := connect()
+	defer stop()
+	client := latchkey.New(rdb)
+	defer client.Close()
 
 	ctx := context.Background()
-	exports := semaphore.New(c, "exports")
+	exports := semaphore.New(client, "exports")
 	if _, err := exports.TrySetPermits(ctx, 10); err != nil { // once, by whoever comes first
 		log.Fatal(err)
 	}
@@ -37,7 +55,26 @@ func Example() {
 			log.Print(err)
 		}
 	}()
-	export()
+	n, err := exports.AvailablePermits(ctx)
+	if err != nil {
+		log.Print(err)
+	}
+	fmt.Println("exporting;", n, "more may")
+	// Output: exporting; 9 more may
 }
 
-func export() {}
+// Permits of a day.
+func ExampleTTL() {
+	rdb, stop := connect()
+	defer stop()
+	client := latchkey.New(rdb)
+	defer client.Close()
+
+	calls := semaphore.New(client, "calls:2026-11-26")
+	set, err := calls.TrySetPermits(context.Background(), 1000, semaphore.TTL(24*time.Hour))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("set:", set, "for", rdb.TTL(context.Background(), "calls:2026-11-26").Val().Round(time.Hour))
+	// Output: set: true for 24h0m0s
+}
