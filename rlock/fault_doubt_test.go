@@ -66,7 +66,6 @@ func twice(t *testing.T, env *redistest.Env, rdb *redis.Client, script *lua.Scri
 // A request that the network delivers twice may be told that it came too late, and
 // yet have been granted, the first time. Whoever gives up then leaves nothing.
 func TestFaultTooLateTheSecondTime(t *testing.T) {
-	redistest.HoldsCommands(t)
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		rdb := env.Client(func(o *redis.Options) { o.ReadTimeout = time.Minute })
 		c := faultClient(t, rdb)

@@ -265,6 +265,7 @@ func TestFaultLateReleaseSparesNextHoldOfItsHolder(t *testing.T) {
 // A Lock that ended without an answer leaves nothing: here the script has run
 // and its reply is never delivered.
 func abandonedAcquire(t *testing.T, r *faultRig) {
+	redistest.HoldsCommands(t)
 	c := r.client(t, 0)
 	undone := c.Stats().Undone
 	before := r.count(redistest.Hold)
@@ -298,6 +299,7 @@ func abandonedAcquire(t *testing.T, r *faultRig) {
 // deadline on the context it changes nothing at all; after a cancel it is taken
 // back.
 func lateAcquire(t *testing.T, r *faultRig) {
+	redistest.HoldsCommands(t)
 	c := r.client(t, 0)
 	l := rlock.New(c, "a")
 	before := r.count(redistest.Late)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -116,8 +117,12 @@ func (s *Stage) Spec(proxied bool) Spec {
 	return s.direct
 }
 
-// Connect returns a new client with go-redis's default options.
+var connects atomic.Int64
+
+// Connect returns a new client with go-redis's default options, and every other time
+// with ContextTimeoutEnabled.
 func (s Spec) Connect() redis.UniversalClient {
+	inline := connects.Add(1)%2 == 0
 	dialer := net.Dialer{Timeout: 5 * time.Second, KeepAlive: 5 * time.Minute}
 	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if via, ok := s.Via[addr]; ok {
@@ -127,11 +132,11 @@ func (s Spec) Connect() redis.UniversalClient {
 	}
 	switch s.Topology {
 	case Sentinel:
-		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: s.Master, SentinelAddrs: s.Addrs, Dialer: dial})
+		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: s.Master, SentinelAddrs: s.Addrs, Dialer: dial, ContextTimeoutEnabled: inline})
 	case Cluster:
-		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: s.Addrs, Dialer: dial})
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: s.Addrs, Dialer: dial, ContextTimeoutEnabled: inline})
 	}
-	return redis.NewClient(&redis.Options{Addr: s.Addrs[0], Dialer: dial})
+	return redis.NewClient(&redis.Options{Addr: s.Addrs[0], Dialer: dial, ContextTimeoutEnabled: inline})
 }
 
 // SkewBy moves the clock of a single server by d from where it is.

@@ -115,8 +115,7 @@ func (e *Env) Client(opts ...func(*redis.Options)) *redis.Client {
 		}
 	}
 	o := &redis.Options{
-		Addr:                  e.addr,
-		ContextTimeoutEnabled: Inline(),
+		Addr: e.addr,
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			if err := ctx.Err(); err != nil {
 				return nil, err // as a real one
