@@ -64,7 +64,7 @@ type ServerReport struct {
 	Addr       string
 	Product    string // "redis" or "valkey"
 	Version    string
-	Role       string // "master" or "slave"
+	Role       string // "master", "slave" or "sentinel"
 	User       string // whom the server takes us for
 	Replicas   int
 	MaxMemory  int64 // bytes; 0 for no limit

@@ -104,6 +104,20 @@ func TestCheckOfReplicas(t *testing.T) {
 	assert.Contains(t, f.Text, "1 replicas")
 }
 
+// A client for a single server that is at a Sentinel's port.
+func TestCheckOfASentinel(t *testing.T) {
+	sentinel := redistest.StartSentinel(t, "main", redistest.Start(t))
+	r, err := newClient(t, sentinel.Client(t)).Check(t.Context())
+	require.NoError(t, err)
+	require.Len(t, r.Servers, 1)
+	require.Equal(t, "sentinel", r.Servers[0].Role)
+	require.Equal(t, latchkey.LevelFailure, r.Worst())
+	require.Len(t, r.Findings, 2, "version and role: there is nothing else to try")
+	require.Equal(t, "role", r.Findings[1].Name)
+	require.Contains(t, r.Findings[1].Text, `a Sentinel, which keeps no locks`)
+	require.Contains(t, r.Findings[1].Text, `this one watches "main"`)
+}
+
 func TestCheckOfRights(t *testing.T) {
 	s := redistest.Start(t)
 	rules := func(more ...string) []string {

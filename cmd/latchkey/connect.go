@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -36,6 +35,7 @@ type connection struct {
 	sentinelMaster            string
 
 	wrap func(net.Conn) net.Conn // around each connection; nil for nothing
+	door door
 }
 
 func (c *connection) register(fs *pflag.FlagSet) {
@@ -122,6 +122,7 @@ func (c *connection) openSingle() (redis.UniversalClient, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
+	c.door.addrs = []string{o.Addr}
 	return redis.NewClient(o), o.Addr, nil
 }
 
@@ -136,6 +137,7 @@ func (c *connection) openCluster() (redis.UniversalClient, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
+	c.door.addrs = o.Addrs
 	return redis.NewClusterClient(o), strings.Join(o.Addrs, ","), nil
 }
 
@@ -154,6 +156,7 @@ func (c *connection) openSentinel() (redis.UniversalClient, string, error) {
 	if err := c.adjust(shared{&o.Username, &o.Password, &o.DB, &o.TLSConfig, &o.DialTimeout, &o.DialerRetries, &o.Dialer}); err != nil {
 		return nil, "", err
 	}
+	c.door.addrs = o.SentinelAddrs
 	return redis.NewFailoverClient(o), c.sentinelMaster + " (sentinels " + strings.Join(o.SentinelAddrs, ",") + ")", nil
 }
 
@@ -205,9 +208,6 @@ type shared struct {
 	dialer             *dialer
 }
 
-// A dialer makes connections.
-type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
-
 // adjust makes of the options what the other flags say.
 func (c *connection) adjust(o shared) error {
 	if c.changed("user") {
@@ -238,25 +238,8 @@ func (c *connection) adjust(o shared) error {
 			return err
 		}
 	}
-	if c.wrap != nil {
-		*o.dialer = c.wrapped(*o.tls, *o.dialTimeout)
-	}
+	*o.dialer = c.door.dialer(*o.tls, *o.dialTimeout, c.wrap)
 	return nil
-}
-
-// wrapped returns a dialer whose connections are wrapped, above TLS if there is any.
-func (c *connection) wrapped(conf *tls.Config, timeout time.Duration) dialer {
-	dial := (&net.Dialer{Timeout: timeout}).DialContext
-	if conf != nil {
-		dial = (&tls.Dialer{NetDialer: &net.Dialer{Timeout: timeout}, Config: conf}).DialContext
-	}
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := dial(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		return c.wrap(conn), nil
-	}
 }
 
 func (c *connection) secure(p **tls.Config) error {

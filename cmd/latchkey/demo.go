@@ -177,9 +177,7 @@ func openDemoServer(conn *connection, command string) (*demoServer, error) {
 		s.about, s.close = "a server in memory", m.Close
 		s.open = func() (redis.UniversalClient, error) {
 			o := &redis.Options{Addr: m.Addr()}
-			if conn.wrap != nil {
-				o.Dialer = conn.wrapped(nil, 0)
-			}
+			o.Dialer = conn.door.dialer(nil, 0, conn.wrap)
 			return redis.NewClient(o), nil
 		}
 		return s, nil

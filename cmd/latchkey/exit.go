@@ -74,7 +74,7 @@ func unavailable(addr string, err error) error {
 	if errors.As(err, &e) {
 		err = e.Err // the rest is about Go
 	}
-	text := strings.TrimPrefix(err.Error(), latchkey.ErrNotAcquired.Error()+": ") // who knows who has it
+	text := strings.TrimPrefix(plainly(err).Error(), latchkey.ErrNotAcquired.Error()+": ") // who knows who has it
 	// The second is how Redis answers to a long command from somebody unknown.
 	switch {
 	case strings.Contains(text, "NOAUTH"), strings.Contains(text, "unauthenticated"):

@@ -252,7 +252,13 @@ func (j *job) run(conn *connection) (err error) {
 		}
 	}()
 
-	g, err := j.acquire(client, addr, signals)
+	ctx, stop := context.WithCancelCause(context.Background())
+	defer stop(nil)
+	conn.door.shut(func(err error) {
+		stop(unavailable(addr, err))
+		_ = rdb.Close() // nothing is asked again, or cleaned up
+	})
+	g, err := j.acquire(ctx, stop, client, addr, signals)
 	if err != nil {
 		return err
 	}
@@ -283,10 +289,8 @@ func (j *job) lost(err error) error {
 	return exitf(exitLost, "lost %s while %s ran, which has ended with %d", j.what(), j.argv[0], code)
 }
 
-// acquire takes the lock, or returns why not.
-func (j *job) acquire(client *latchkey.Client, addr string, signals <-chan os.Signal) (grip, error) {
-	ctx, stop := context.WithCancelCause(context.Background())
-	defer stop(nil)
+// acquire takes the lock, or returns why not. stop ends ctx.
+func (j *job) acquire(ctx context.Context, stop context.CancelCauseFunc, client *latchkey.Client, addr string, signals <-chan os.Signal) (grip, error) {
 	idle := make(chan struct{})
 	waiting := make(chan struct{})
 	go func() {

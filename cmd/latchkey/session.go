@@ -31,6 +31,12 @@ func (c *connection) session(f func(ctx context.Context, s *session) error, opts
 	defer s.client.Close()
 	ctx, stop := interruptible(context.Background())
 	defer stop()
+	ctx, refuse := context.WithCancelCause(ctx)
+	defer refuse(nil)
+	c.door.shut(func(err error) {
+		refuse(unavailable(addr, err))
+		_ = rdb.Close() // nothing is asked again, or cleaned up
+	})
 	err = f(ctx, s)
 	var e *exit
 	switch {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -112,6 +113,9 @@ func (c *checker) run(ctx context.Context) error {
 		c.got.Topology = fmt.Sprintf("%T", rdb)
 		c.find("topology", "", LevelNote, "a client of type %T is not looked into", rdb)
 	}
+	if slices.ContainsFunc(c.got.Servers, func(s CheckedServer) bool { return s.Role == RoleSentinel }) {
+		return ctx.Err() // nothing else can be tried there
+	}
 	c.pubsub(ctx, c.probe())
 	c.clocks()
 	return ctx.Err()
@@ -192,7 +196,7 @@ func (c *checker) server(ctx context.Context, node *redis.Client, addr, key stri
 		c.describe(&s, parseInfo(info))
 	}
 	c.got.Servers = append(c.got.Servers, s)
-	if key != "" && s.Role != "slave" {
+	if key != "" && s.Role != "slave" && s.Role != RoleSentinel {
 		c.rights(ctx, s.Addr, key)
 	}
 	return nil

@@ -20,12 +20,38 @@ func (c *checker) describe(s *CheckedServer, info map[string]string) {
 	s.Persistent = info["aof_enabled"] == "1"
 
 	c.version(s)
+	if info["redis_mode"] == RoleSentinel || info["server_mode"] == RoleSentinel {
+		s.Role = RoleSentinel
+		c.find("role", s.Addr, LevelFailure, "a Sentinel, which keeps no locks but knows where the master is: connect through it by the name of the master (%s; "+
+			"in Go redis.NewFailoverClient, on the command line --sentinel-master)", masters(info))
+		return
+	}
 	c.role(s)
 	c.memory(s)
 	c.persistence(s, info)
 	if info["cluster_enabled"] == "1" && !c.engine.cluster {
 		c.find("topology", s.Addr, LevelFailure, "this server is a node of a Redis Cluster, and the client is for a single server")
 	}
+}
+
+// RoleSentinel is the role of a server that keeps no keys.
+const RoleSentinel = "sentinel"
+
+// masters lists the names of what a Sentinel watches.
+func masters(info map[string]string) string {
+	var names []string
+	for i := 0; ; i++ {
+		text, ok := info["master"+strconv.Itoa(i)]
+		if !ok {
+			break
+		}
+		name, _, _ := strings.Cut(strings.TrimPrefix(text, "name="), ",")
+		names = append(names, strconv.Quote(name))
+	}
+	if len(names) == 0 {
+		return "this one watches none yet"
+	}
+	return "this one watches " + strings.Join(names, ", ")
 }
 
 // leastMajor and leastMinor are of the oldest version that works.
