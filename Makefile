@@ -1,7 +1,7 @@
 # `make` runs all tests, and gets a fresh machine ready for them first.
 
 .POSIX:
-.PHONY: test acl check chaos prove seeded soak fuzz interop setup lint-local lint tidy tidy-check bench compare demo cover fmt help
+.PHONY: test acl check chaos prove seeded soak fuzz interop setup lint-local lint tidy tidy-check bench compare release release-check demo cover fmt help
 
 BENCHTIME = 1x
 FUZZTIME = 2000x
@@ -73,6 +73,14 @@ bench: setup
 compare: setup
 	@cd bench && go run ./cmd/compare -json compare.json -write ../docs/performance.md
 
+# VERSION=v0.1.0, in a clone that is then to be looked at; PUSH=1 pushes it.
+release:
+	@PUSH=$(PUSH) bash scripts/release $(VERSION)
+
+# .goreleaser.yaml, as its own program sees it, which is built for that: a few minutes.
+release-check:
+	@GOWORK=off go run github.com/goreleaser/goreleaser/v2@v2.15.1 check
+
 demo:
 	@go run ./cmd/latchkey demo
 
@@ -101,6 +109,8 @@ help:
 	@echo "make tidy-check  make tidy would change nothing"
 	@echo "make bench       every benchmark and comparison once; BENCHTIME=1s for figures"
 	@echo "make compare     latchkey against floors and peers, into docs/performance.md; for a quiet machine"
+	@echo "make release     VERSION=v0.1.0: all of a release but the push, in a clone; PUSH=1 pushes it"
+	@echo "make release-check  is .goreleaser.yaml what goreleaser understands?"
 	@echo "make demo        the demo, on an embedded server"
 	@echo "make cover       test coverage of the library, into coverage.out"
 	@echo "make fmt         format all code"

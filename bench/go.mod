@@ -1,3 +1,5 @@
+// The root module is that of this checkout, by ../go.work, until this one requires a
+// version of it: see Releasing in ../CONTRIBUTING.md.
 module github.com/latchkey-go/latchkey/bench
 
 go 1.26.0
@@ -8,7 +10,7 @@ require (
 	github.com/alicebob/miniredis/v2 v2.40.0 // indirect
 	github.com/bsm/redislock v0.9.4
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
-	github.com/go-redsync/redsync/v4 v4.15.0
+	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/redis/rueidis v1.0.79
 	github.com/yuin/gopher-lua v1.1.1 // indirect
@@ -23,8 +25,6 @@ require (
 	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
 	github.com/golang/protobuf v1.5.4 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.29.0 // indirect
-	github.com/hashicorp/errwrap v1.1.0 // indirect
-	github.com/hashicorp/go-multierror v1.1.1 // indirect
 	go.etcd.io/etcd/api/v3 v3.7.3 // indirect
 	go.etcd.io/etcd/client/pkg/v3 v3.7.3 // indirect
 	go.uber.org/multierr v1.11.0 // indirect

@@ -1,3 +1,5 @@
+// The root module is that of this checkout, by ../go.work, until this one requires a
+// version of it: see Releasing in ../CONTRIBUTING.md.
 module github.com/latchkey-go/latchkey/interop
 
 go 1.26.0

@@ -30,6 +30,19 @@ REDIS_URL alone does not make it do that.
 Exit status: 0 if all went well; 1 if anything was violated or failed; 69 if
 Redis cannot be reached.`
 
+// demoTurn is how long a load lasts: all of them together, some of which have to wait
+// for the end of a lease, less than 10 s.
+const demoTurn = 350 * time.Millisecond
+
+// embeddedNote keeps the figures from being taken for the library's.
+const embeddedNote = `The server in memory is one program with the workers, and many times slower than
+Redis: the figures below say that it works, not how fast (for that: --url).
+`
+
+// redlockNote says the same of the one scenario that never plays on a server of others.
+const redlockNote = `The last, redlock, needs five servers, and has them in memory, where they are slow.
+`
+
 // demoFlags are the flags of demo.
 type demoFlags struct {
 	duration         time.Duration
@@ -60,7 +73,7 @@ func newDemo(conn *connection) *cobra.Command {
 			return err
 		},
 	}
-	f.register(cmd.Flags(), time.Second, 64, 4)
+	f.register(cmd.Flags(), demoTurn, 64, 4)
 	printVar(cmd, out)
 	return cmd
 }
@@ -98,7 +111,13 @@ func (f *demoFlags) results(out io.Writer, conn *connection) ([]*demoResult, err
 
 	ctx, stop := interruptible(context.Background())
 	v := newDemoView(out)
-	fmt.Fprintf(out, "%d workers on %d clients, %s\n\n", f.workers, f.clients, harmless(server.about))
+	fmt.Fprintf(out, "%d workers on %d clients, %s: %d loads of %v or a little more\n", f.workers, f.clients, harmless(server.about), len(demoScenarios), f.duration)
+	if server.embedded {
+		fmt.Fprint(out, embeddedNote)
+	} else {
+		fmt.Fprint(out, redlockNote)
+	}
+	fmt.Fprintln(out)
 	results := []*demoResult{}
 	for _, sc := range demoScenarios {
 		if ctx.Err() != nil {
@@ -158,12 +177,13 @@ func verdict(out io.Writer, results []*demoResult, left []string, cleaning, inte
 
 // A demoServer is where the demo plays.
 type demoServer struct {
-	about  string // for people
-	prefix string // of all keys
-	open   func() (redis.UniversalClient, error)
-	keys   []string // that were used, with the prefix
-	keep   []string // that never expire
-	close  func()
+	about    string // for people
+	embedded bool   // in this process
+	prefix   string // of all keys
+	open     func() (redis.UniversalClient, error)
+	keys     []string // that were used, with the prefix
+	keep     []string // that never expire
+	close    func()
 }
 
 func openDemoServer(conn *connection, command string) (*demoServer, error) {
@@ -174,7 +194,7 @@ func openDemoServer(conn *connection, command string) (*demoServer, error) {
 		if err := m.StartAddr("127.0.0.1:0"); err != nil {
 			return nil, exitf(exitFailed, "%s: the server in memory: %v", command, err)
 		}
-		s.about, s.close = "a server in memory", m.Close
+		s.about, s.embedded, s.close = "a server in memory", true, m.Close
 		s.open = func() (redis.UniversalClient, error) {
 			o := &redis.Options{Addr: m.Addr()}
 			o.Dialer = conn.door.dialer(nil, 0, conn.wrap)

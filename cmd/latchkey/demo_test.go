@@ -25,6 +25,8 @@ func TestDemo(t *testing.T) {
 		assert.Regexp(t, `\n *`+sc.name+` +12( +[^ ]+){5} +0\n`, stdout)
 	}
 	assert.NotContains(t, stdout, "\x1b")
+	assert.True(t, strings.HasPrefix(stdout, "12 workers on 3 clients, a server in memory: 14 loads of 200ms"), stdout)
+	assert.Contains(t, stdout, embeddedNote)
 }
 
 func TestDemoJSON(t *testing.T) {
@@ -55,6 +57,7 @@ func TestDemoOnRealServer(t *testing.T) {
 	assert.Zero(t, code)
 	assert.Empty(t, stderr)
 	assert.Contains(t, stdout, "Redis at "+s.Addr)
+	assert.NotContains(t, stdout, embeddedNote)
 	leavesNothing(t, s)
 
 	// Without a flag that names it, a server in the environment is left alone.

@@ -23,6 +23,10 @@ func newVersion() *cobra.Command {
 	return cmd
 }
 
+// release is the version of a binary that was built for a release, by the linker;
+// empty for all others, which the go command has noted the version of.
+var release string
+
 // A versionInfo is what the go command has noted in the binary.
 type versionInfo struct {
 	Version  string `json:"version"`
@@ -40,6 +44,9 @@ func newVersionInfo() versionInfo {
 				v.Revision = s.Value[:min(12, len(s.Value))]
 			}
 		}
+	}
+	if release != "" {
+		v.Version = release
 	}
 	return v
 }
