@@ -289,14 +289,6 @@ func TestDoctor(t *testing.T) {
 	assert.Equal(t, exitUnavailable, code)
 }
 
-// All of the workers together take longer than the time, and that is no failure.
-func TestBenchThatHoldsForLong(t *testing.T) {
-	t.Parallel()
-	code, stdout, stderr := execute(t, "bench", "--workers", "12", "--hold", "500ms", "--duration", "0.1", "--json")
-	assert.Zero(t, code, "%s\n%s", stdout, stderr)
-	assert.Contains(t, stdout, `"operations": 12,`)
-}
-
 func TestBench(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -2,11 +2,14 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,7 +19,7 @@ import (
 
 func TestDemo(t *testing.T) {
 	t.Parallel()
-	code, stdout, stderr := execute(t, "demo", "--duration", "0.2", "--workers", "12", "--clients", "3")
+	code, stdout, stderr := execute(t, "demo", "--duration", "0.05", "--workers", "12", "--clients", "3")
 	assert.Zero(t, code)
 	assert.Empty(t, stderr)
 	assert.True(t, strings.HasSuffix(stdout, "\nviolations 0\n"), stdout)
@@ -25,7 +28,7 @@ func TestDemo(t *testing.T) {
 		assert.Regexp(t, `\n *`+sc.name+` +12( +[^ ]+){5} +0\n`, stdout)
 	}
 	assert.NotContains(t, stdout, "\x1b")
-	assert.True(t, strings.HasPrefix(stdout, "12 workers on 3 clients, a server in memory: 14 loads of 200ms"), stdout)
+	assert.True(t, strings.HasPrefix(stdout, "12 workers on 3 clients, a server in memory: 14 loads of 50ms"), stdout)
 	assert.Contains(t, stdout, embeddedNote)
 }
 
@@ -53,7 +56,7 @@ func TestDemoJSON(t *testing.T) {
 func TestDemoOnRealServer(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	code, stdout, stderr := execute(t, at(s, "demo", "--duration", "0.2", "--workers", "12")...)
+	code, stdout, stderr := execute(t, at(s, "demo", "--duration", "0.05", "--workers", "12")...)
 	assert.Zero(t, code)
 	assert.Empty(t, stderr)
 	assert.Contains(t, stdout, "Redis at "+s.Addr)
@@ -84,16 +87,19 @@ func leavesNothing(t *testing.T, s *redistest.Server) {
 // Whatever signal ends it, it leaves nothing behind, and says which one that was.
 func TestDemoInterrupted(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
-		c := prepare(t, at(s, "demo", "--duration", "1", "--workers", "8")...).start()
-		c.says("rlock spin") // by then there is a counter of tokens
-		c.signal(sig)
-		assert.Equal(t, exitSignal+int(sig), c.code())
-		assert.Contains(t, c.out.String(), "interrupted\nviolations 0\n")
-		for _, key := range s.Do(t, "KEYS", "*") {
-			assert.NotEqual(t, []string{"-1"}, s.Do(t, "TTL", key), key)
-		}
+		t.Run(sig.String(), func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			c := prepare(t, at(s, "demo", "--duration", "0.2", "--workers", "8")...).start()
+			c.says("rlock spin") // by then there is a counter of tokens
+			c.signal(sig)
+			assert.Equal(t, exitSignal+int(sig), c.code())
+			assert.Contains(t, c.out.String(), "interrupted\nviolations 0\n")
+			for _, key := range s.Do(t, "KEYS", "*") {
+				assert.NotEqual(t, []string{"-1"}, s.Do(t, "TTL", key), key)
+			}
+		})
 	}
 }
 
@@ -149,4 +155,34 @@ func TestVerdict(t *testing.T) {
 		assert.Equal(t, c.code, report(&errs, verdict(&out, c.results, c.left, nil, c.interrupted)))
 		require.Contains(t, out.String(), "violations ")
 	}
+}
+
+// Who competes for what each keeps for long has a turn after all the others have
+// had theirs.
+func TestCompeteForWhatIsKept(t *testing.T) {
+	const keeps = 500 * time.Millisecond
+	compete := func(turn time.Duration) (turns int, err error) {
+		st := newStage("", nil, &demoFlags{duration: 100 * time.Millisecond, workers: 12, clients: 1})
+		st.turn = turn
+		one := make(chan struct{}, 1)
+		err = st.compete(t.Context(), func(ctx context.Context, _ int) error {
+			select {
+			case one <- struct{}{}:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+			turns++
+			time.Sleep(keeps)
+			<-one
+			return nil
+		})
+		return turns, err
+	}
+	synctest.Test(t, func(t *testing.T) {
+		turns, err := compete(keeps)
+		require.NoError(t, err)
+		assert.Equal(t, 12, turns)
+		_, err = compete(0)
+		assert.ErrorIs(t, err, errNoProgress)
+	})
 }

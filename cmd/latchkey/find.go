@@ -35,6 +35,8 @@ const scanCount = 1000
 
 // find returns the names of the objects, in order.
 func (f *finder) find(ctx context.Context, rdb redis.UniversalClient) ([]string, error) {
+	// When ctx ends, so do the connections: go-redis would wait for a silent server.
+	defer context.AfterFunc(ctx, func() { _ = rdb.Close() })()
 	if err := hasAll(ctx, rdb); err != nil {
 		return nil, err
 	}
@@ -75,6 +77,7 @@ func notReply(err error) error {
 
 // again returns the names that are known and those that somebody listens to.
 func (f *finder) again(ctx context.Context, rdb redis.UniversalClient, known []string) ([]string, error) {
+	defer context.AfterFunc(ctx, func() { _ = rdb.Close() })()
 	f.names = map[string]bool{}
 	for _, name := range known {
 		f.names[name] = true
@@ -84,9 +87,7 @@ func (f *finder) again(ctx context.Context, rdb redis.UniversalClient, known []s
 }
 
 // eachNode runs f for each server that has keys: at once, where there are several.
-// When ctx ends, so do the connections: go-redis would wait for a silent server.
 func eachNode(ctx context.Context, rdb redis.UniversalClient, f func(context.Context, *redis.Client) error) error {
-	defer context.AfterFunc(ctx, func() { _ = rdb.Close() })()
 	switch rdb := rdb.(type) {
 	case *redis.ClusterClient:
 		return rdb.ForEachMaster(ctx, f)

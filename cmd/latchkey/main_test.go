@@ -2,12 +2,15 @@ package main
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -29,7 +32,17 @@ var binary, quick string
 // busy are the commands that do much at once.
 var busy = []string{"run", "demo", "bench", "top"}
 
-func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+// atOnce is how many tests run at a time: most of what they do is to wait for
+// processes that do nothing but wait.
+const atOnce = 8
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
+		_ = f.Value.Set(strconv.Itoa(atOnce))
+	}
+	os.Exit(testMain(m))
+}
 
 func testMain(m *testing.M) int {
 	// Of a test in the background (go test &), children would inherit that these
