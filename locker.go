@@ -13,7 +13,9 @@ import (
 type Locker interface {
 	// Name returns the name of the lock.
 	Name() string
-	// Lock waits until the lock is held or ctx is done.
+	// Lock waits until the lock is held or ctx is done. A deadline on ctx bounds
+	// the work as well, since the Hold's Context comes from ctx; TryLock with Wait
+	// bounds the wait alone.
 	Lock(ctx context.Context, opts ...LockOption) (*Hold, error)
 	// TryLock makes one attempt, or waits for as long as the option Wait says;
 	// then ErrNotAcquired.
@@ -53,8 +55,8 @@ func Lease(d time.Duration) LockOption {
 }
 
 // Wait makes an acquire wait for at most d: then ErrNotAcquired. Zero or less
-// makes it one attempt. (A deadline on ctx would outlive the wait, and end the
-// Hold's Context.)
+// makes it one attempt. The work may take longer than d. A deadline on ctx would
+// bound both, since the Hold's Context comes from ctx.
 func Wait(d time.Duration) LockOption {
 	return engine.LockOptionFunc(func(c *engine.LockConfig) { c.Waits, c.Wait = true, d })
 }
@@ -84,6 +86,11 @@ func Label(text string) LockOption {
 
 // Do runs fn while l is held, with the Hold's Context, and gives l back however
 // fn ends, by a panic too. With the option Wait it gives up as TryLock does.
+//
+// Inside fn, use the context that fn gets. It carries the holder, so that taking l
+// again re-enters l. With the ctx from outside, taking l again waits for oneself,
+// until that ctx is done. A deadline on ctx ends fn's context too: say Wait to bound
+// the wait alone.
 //
 // It returns fn's error as it is. If the lease was lost meanwhile, or l could not be
 // given back, that is joined to it: then errors.Is finds ErrLeaseLost, and fn

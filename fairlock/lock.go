@@ -51,9 +51,13 @@ func (l *Lock) Name() string { return l.spec.Name }
 // and it has no place in the queue: both are withdrawn, or end by themselves if
 // Redis cannot be reached. The error is ctx's own when ctx ended the wait.
 //
+// The Hold's Context comes from ctx. A deadline on ctx therefore bounds the work
+// as well as the wait; TryLock with [latchkey.Wait] bounds the wait alone.
+//
 // A holder that has l already (see [latchkey.Hold.Context] and
 // [latchkey.WithHolder]) takes it once more without waiting. That never shortens
-// the lease it has. If what it has was lost, the error is ErrLeaseLost.
+// the lease it has. If what it has was lost, the error is ErrLeaseLost. With the
+// context from before its own Lock, it waits for itself.
 func (l *Lock) Lock(ctx context.Context, opts ...latchkey.LockOption) (*latchkey.Hold, error) {
 	return l.acquire(ctx, engine.Lock, opts)
 }

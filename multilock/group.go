@@ -56,6 +56,9 @@ func (g *Group) Name() string { return g.spec.Name }
 // account: a claim left in Redis is withdrawn, or ends with its lease if Redis
 // cannot be reached. The error is ctx's own when ctx ended the wait.
 //
+// The Hold's Context comes from ctx. A deadline on ctx therefore bounds the work
+// as well as the wait; TryLock with [latchkey.Wait] bounds the wait alone.
+//
 // A holder that has g already takes it once more without waiting. That never
 // shortens the lease it has. A holder from [latchkey.WithHolder] may also take
 // other values of the group that meet those it has; a Hold's Context speaks for

@@ -89,6 +89,9 @@ func (l *Lock) Name() string { return l.name }
 // is given back, in the background if Redis does not answer, or ends with its
 // lease if it cannot be reached. The error is ctx's own when ctx ended the wait.
 //
+// The Hold's Context comes from ctx. A deadline on ctx therefore bounds the work
+// as well as the wait; TryLock with [latchkey.Wait] bounds the wait alone.
+//
 // The options go to the members. A Lease counts for each from its own request,
 // and the Hold's Remaining tells how long they last together.
 //

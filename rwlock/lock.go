@@ -116,6 +116,9 @@ func (l *Lock) Name() string { return l.spec.Name }
 // a claim left in Redis is withdrawn, or ends with its lease if Redis cannot be
 // reached. The error is ctx's own when ctx ended the wait.
 //
+// The Hold's Context comes from ctx. A deadline on ctx therefore bounds the work
+// as well as the wait; TryLock with [latchkey.Wait] bounds the wait alone.
+//
 // A holder that has l already (see [latchkey.Hold.Context] and
 // [latchkey.WithHolder]) takes it once more without waiting. That never shortens
 // the lease it has. If what it has was lost, the error is ErrLeaseLost. A holder

@@ -19,9 +19,6 @@ var public = []string{
 	".", "rlock", "fairlock", "rwlock", "semaphore", "permitsemaphore", "countdownlatch", "multilock", "latchkeytest", "otel", "prom",
 }
 
-// leaving are functions that are about to be deleted.
-var leaving = map[string]bool{"WithDirectConnections": true, "WithHooks": true, "WithPipelines": true}
-
 // Every constructor, option and other function of the public packages has an
 // example, which prints something where it needs no test around it.
 func TestEveryFunctionHasAnExample(t *testing.T) {
@@ -45,9 +42,6 @@ func TestEveryFunctionHasAnExample(t *testing.T) {
 			t.Errorf("%s has no functions", dir)
 		}
 		for _, f := range slices.Sorted(maps.Keys(functions)) {
-			if leaving[f] {
-				continue
-			}
 			if e := exampleOf(f, examples); e == nil {
 				t.Errorf("%s: %s has no example", dir, f)
 			} else if e.Output == "" && !e.EmptyOutput && dir != "latchkeytest" && dir != "otel" && dir != "prom" {
