@@ -59,7 +59,10 @@
 // Otherwise than Redisson, re-entry does not add up the leases of a writer, a
 // nested read unlock under a write lock does not shorten the lease, unlocking
 // the write lock with a read lock kept wakes waiting readers, and ForceUnlock of
-// one half leaves the other alone.
+// one half leaves the other alone. Where more than 32 readers stay, the Unlock of a
+// reader does not shorten the lease of the lock to the longest of theirs. It only
+// matters when they all die: a Go writer finds that they are dead, a Java writer
+// waits until that lease ends.
 //
 // # In Redis
 //
@@ -78,8 +81,9 @@
 // first writer and the first reader in line ask again for each message. Waiting
 // readers follow the first of them all at once. A held lock is renewed every
 // 10 s, up to 100 locks by one command. What a writer asks, and the Unlock of a
-// reader, take time in Redis in proportion to the number of readers. Where many
-// callers of one client read at once, one command serves up to 100 of them.
+// reader, look at no more than 32 readers, a writer at all of them when none of
+// those lives. Where many callers of one client read at once, one command serves up
+// to 100 of them.
 // On redis-cli a lock with two readers looks like this:
 //
 //	> HGETALL orders:42

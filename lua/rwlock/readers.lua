@@ -14,6 +14,9 @@ local call = redis.call
 -- not keep the server busy for ever.
 local most = 10000
 
+-- Of so many readers all are looked at, and of more so many by chance.
+local crowd, chosen = 32, 8
+
 -- lasts returns for how many ms the longest timeout of a reader lasts, below 0 for one
 -- that is dead. A timeout that we may not ask for is as good as what is left of the lock,
 -- and so is one that may be at the other node of a slot on the move: there a command
@@ -32,4 +35,29 @@ local function lasts(prefix, reader, holds, left)
     longest = math.max(longest, type(ms) == 'table' and left or ms)
   end
   return longest
+end
+
+-- look looks at readers, but for those of gone, a table of n. It returns the longest lease
+-- among those that it has seen, those of them that are dead, and whether it has seen all.
+-- Its work does not grow with the readers, but for n.
+local function look(prefix, left, gone, n)
+  local whole = call('HLEN', KEYS[1]) - n - 1 <= crowd
+  local fields
+  if whole then
+    fields = call('HGETALL', KEYS[1])
+  else
+    fields = redis.pcall('HRANDFIELD', KEYS[1], n + chosen, 'WITHVALUES') -- not to be had: none
+  end
+  local longest, dead = -2, {}
+  for i = 1, #fields, 2 do
+    local field = fields[i]
+    if field ~= 'mode' and not gone[field] then
+      local alive = lasts(prefix, field, fields[i + 1], left)
+      if alive < 0 then
+        dead[#dead + 1] = field
+      end
+      longest = math.max(longest, alive)
+    end
+  end
+  return longest, dead, whole
 end

@@ -2,10 +2,12 @@
 -- nobody else is left who is alive. Asking twice is the same as asking once: the
 -- hold count to reach is given. Nothing here is refused by a server at its memory
 -- limit.
--- It asks for the timeouts of other read holds and deletes the holder's own, all
--- of whose keys it builds. A few are asked first; if none of them has as long a
--- lease as the lock, give or take a second, its loop is as long as all hold counts
--- together, and readers without a timeout, who are dead, are taken out.
+-- It asks for the timeouts of some other read holds and deletes the holder's own, all
+-- of whose keys it builds; those who have none are dead, and are taken out. Its work
+-- does not grow with the readers, only with the holds of those whom it looks at. Where
+-- there are more than 32, the lock keeps its lease, though that may be the longest by
+-- now, and who waits is told to look when all who are looked at are dead. Redisson looks
+-- at all, and then the lock has the longest lease of those who are left.
 --
 -- KEYS[1]  the lock: a hash of mode ('read' or 'write'), reader -> hold count
 --          and writer -> hold count, expiring with the longest lease
@@ -72,7 +74,7 @@ if held <= count then
 end
 
 -- Among many readers there is mostly one whose lease is as long as the lock's, so
--- that nothing changes for the lock: a few are asked before all are.
+-- that nothing changes for the lock: a few are asked first.
 local same = false
 if count == 0 and linger == 0 and mode == 'read' and left > 0 then
   local some = redis.pcall('HRANDFIELD', lock, few) -- not to be had: none
@@ -87,30 +89,21 @@ if count == 0 and linger == 0 and mode == 'read' and left > 0 then
   end
 end
 
--- The lock goes on with the longest lease of those who are left.
-local longest, dead = left, {}
-if count == 0 then
+-- The lock goes on with the longest lease of those who are left, as far as it is known.
+local longest, dead, freed, doubt = left, {}, false, false
+if count == 0 and mode == 'read' and not same then
+  local lives, whole
+  lives, dead, whole = look(prefix, left, {[holder] = true}, 1)
+  if whole then
+    longest = lives
+  end
+  freed = whole and lives < 0 and linger == 0
+  doubt = not whole and lives < 0
+end
+if count == 0 and linger > 0 then
   longest = math.max(longest, linger)
 end
-if count == 0 and mode == 'read' and not same then
-  longest = -2
-  if linger > 0 then
-    longest = linger
-  end
-  fields = call('HGETALL', lock)
-  for i = 1, #fields, 2 do
-    local field = fields[i]
-    if field ~= 'mode' and field ~= holder then
-      local alive = lasts(prefix, field, fields[i + 1], left)
-      if alive < 0 then
-        dead[#dead + 1] = field
-      end
-      longest = math.max(longest, alive)
-    end
-  end
-end
 
-local freed = count == 0 and mode == 'read' and longest < 0
 if freed then
   call('DEL', lock)
 else
@@ -147,7 +140,7 @@ if lingers then
   -- sleep, and '0' one that is about to.
   publish('1')
 end
-if freed or lingers then
+if freed or lingers or doubt then
   publish('0')
 end
 if count == 0 and now == 0 then

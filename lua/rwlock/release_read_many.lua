@@ -2,10 +2,9 @@
 -- that is simple: where it is the only hold of its reader, and no writer has the lock.
 -- What is not simple is left to rwlock/release_read. Asking twice is the same as asking
 -- once, as there. Nothing here is refused by a server at its memory limit.
--- It asks for the timeouts of other read holds, whose keys it builds. A few are asked
--- first; if none of them has as long a lease as the lock, give or take a second, its
--- loop is as long as all hold counts together, and readers without a timeout, who are
--- dead, are taken out.
+-- It asks for the timeouts of some other read holds, whose keys it builds, as
+-- rwlock/release_read does, with the same end. Its work grows with KEYS, not with the
+-- readers.
 --
 -- KEYS[1]    the lock: a hash of mode ('read' or 'write'), reader -> hold count
 --            and writer -> hold count, expiring with the longest lease
@@ -62,8 +61,8 @@ if #leave == 0 then
   return out
 end
 
--- The lock goes on with the longest lease of those who are left.
-local same, longest, dead = false, -2, {}
+-- The lock goes on with the longest lease of those who are left, as far as it is known.
+local same, longest, dead, whole = false, -2, {}, true
 for _, field in ipairs(try('HRANDFIELD', lock, few)) do -- not to be had: none
   if not same and field ~= 'mode' and not leaving[field] then
     local ms = try('PTTL', prefix .. field .. ':rwlock_timeout:1')
@@ -71,20 +70,10 @@ for _, field in ipairs(try('HRANDFIELD', lock, few)) do -- not to be had: none
   end
 end
 if not same then
-  fields = call('HGETALL', lock)
-  for i = 1, #fields, 2 do
-    local field = fields[i]
-    if field ~= 'mode' and not leaving[field] then
-      local alive = lasts(prefix, field, fields[i + 1], left)
-      if alive < 0 then
-        dead[#dead + 1] = field
-      end
-      longest = math.max(longest, alive)
-    end
-  end
+  longest, dead, whole = look(prefix, left, leaving, #leave)
 end
 
-local freed = not same and longest < 0
+local freed = not same and whole and longest < 0
 if freed then
   call('DEL', lock)
 else
@@ -92,12 +81,12 @@ else
   for _, field in ipairs(dead) do
     call('HDEL', lock, field)
   end
-  if not same then
+  if not same and whole then
     try('PEXPIRE', lock, math.max(longest, 1)) -- else it has a longer one
   end
 end
 try('DEL', unpack(timeouts))
-if freed then
+if freed or not same and longest < 0 then
   try(ARGV[1], ARGV[2], '0')
 end
 return out

@@ -1,0 +1,107 @@
+package rwlock_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey/internal/redistest"
+	"github.com/latchkey-go/latchkey/lua"
+)
+
+// crowd makes n readers beside me:1, whose leases are spread over what lies between two
+// renewals; all but the last so many are dead. The lock has a longer lease than each.
+func (s *scripted) crowd(n, alive int) {
+	s.Helper()
+	s.do("FLUSHALL")
+	s.do("EVAL", `
+		local n, alive = tonumber(ARGV[1]), tonumber(ARGV[2])
+		local function reads(reader, ms)
+			redis.call('HSET', 'lock', reader, 1)
+			if ms then
+				redis.call('SET', '{lock}:' .. reader .. ':rwlock_timeout:1', 1, 'PX', ms)
+			end
+		end
+		redis.call('HSET', 'lock', 'mode', 'read')
+		reads('me:1', 30000)
+		for i = 1, n do
+			reads('r:' .. i, i > n - alive and 20000 + i % 8000)
+		end
+		redis.call('PEXPIRE', 'lock', 65000)
+		return 1`, 1, "lock", n, alive)
+}
+
+// What one Unlock of a reader asks for does not grow with the readers: one of 10,000 kept
+// Redis busy for 27 ms.
+func TestReleaseReadDoesNotGrow(t *testing.T) {
+	server := redistest.Start(t)
+	s := &scripted{t, server.Client(t)}
+	many := func() []int64 {
+		return s.reply(0, lua.RWLockReleaseReadMany, []string{"lock", "{lock}:me:1:rwlock_timeout:1"},
+			"PUBLISH", "ch", prefix, s.now()+within, ahead, "me:1")
+	}
+	one := func() []int64 { return s.release(lua.RWLockReleaseRead, "me:1", 0) }
+	for name, release := range map[string]func() []int64{"one": one, "many": many} {
+		for _, alive := range []int{10000, 0} {
+			t.Run(fmt.Sprint(name, ", of whom live ", alive), func(t *testing.T) {
+				s.crowd(10000, alive)
+				server.Do(t, "CONFIG", "RESETSTAT")
+				require.EqualValues(t, 1, release()[0])
+				sum := int64(0)
+				for command, n := range server.CommandStats(t) {
+					require.NotEqual(t, "hgetall", command)
+					sum += n
+				}
+				require.Less(t, sum, int64(100))
+				require.EqualValues(t, 0, s.do("HEXISTS", "lock", "me:1"))
+				require.EqualValues(t, 0, s.do("EXISTS", "{lock}:me:1:rwlock_timeout:1"))
+				if alive > 0 {
+					require.EqualValues(t, 10001, s.do("HLEN", "lock"))
+				}
+			})
+		}
+	}
+}
+
+// Among so many readers that not all are looked at, the lock keeps its lease when one
+// leaves, and is nobody's when all others are dead: who waits is told, looks at all of
+// them, and has it.
+func TestReleaseReadAmongMany(t *testing.T) {
+	onBoth(t, func(s *scripted) {
+		told := s.listen("ch")
+		for _, n := range []int{1, 31, 32, 33, 200} {
+			s.crowd(n, n)
+			require.Equal(s, []int64{1, 0}, s.release(lua.RWLockReleaseRead, "me:1", 0))
+			require.Empty(s, told(), "%d", n)
+			left, many := s.pttl("lock"), n > 32
+			require.Equal(s, many, left > 50000, "%d: %d ms", n, left)
+			require.False(s, left < 15000, "%d: %d ms", n, left)
+			got := s.acquireWrite("you:1:write", 1, 30000, 0)
+			require.Zero(s, got[0])
+			require.Positive(s, got[1])
+			require.LessOrEqual(s, got[1], int64(30000), "until a reader ends, not the lock")
+
+			s.crowd(n, 0)
+			require.Equal(s, []int64{1, 0}, s.release(lua.RWLockReleaseRead, "me:1", 0))
+			require.Equal(s, "0", told(), "%d", n)
+			require.Equal(s, many, s.do("EXISTS", "lock") == int64(1), "%d", n)
+			require.Equal(s, []int64{1, 30000}, s.acquireWrite("you:1:write", 1, 30000, 0))
+			require.Equal(s, "lock=mode:write you:1:write:1 for 30000", s.state())
+		}
+	})
+}
+
+// One who lives among so many who are dead keeps a writer out, and the dead are looked at
+// once.
+func TestOneLivesAmongTheDead(t *testing.T) {
+	onBoth(t, func(s *scripted) {
+		s.crowd(500, 1)
+		s.do("HDEL", "lock", "me:1")
+		for range 3 {
+			require.EqualValues(s, 0, s.acquireWrite("you:1:write", 1, 30000, 0)[0])
+		}
+		require.LessOrEqual(s, s.do("HLEN", "lock"), int64(501))
+		require.Contains(s, []int64{2, 501}, s.do("HLEN", "lock"), "all of the dead, or none, if the first look has found the one who lives")
+	})
+}
