@@ -8,6 +8,7 @@
 //	nemesis   the faults: how each is done, undone, and proved to have happened
 //	workload  random calls of every primitive, in this process and in children
 //	campaign  rounds of workload under faults, each checked before the next
+//	plain     a load without faults, which must leave nothing in Redis
 //	figures   single numbers: lost replies, ghosts, hand-offs, cancellations
 //	report    report.json and the text for docs/reliability.md
 //	matrix    each kind of fault against each primitive, with what is right there

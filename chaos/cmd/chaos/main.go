@@ -5,6 +5,7 @@
 //	chaos run -topology cluster -seed 7 -ops 100000   one campaign
 //	chaos run -topology single -seed 7 -round 12      one round of it again
 //	chaos figure -name hand-offs -size 200000         one figure
+//	chaos plain -runs 20 -seconds 3                   a load without faults, which must leave nothing
 //	chaos check                                       a minute of everything
 //	chaos prove -write docs/reliability.md            everything, in earnest
 //	chaos report -json report.json -write x.md        what a run has written, again
@@ -26,6 +27,7 @@ import (
 	"github.com/latchkey-go/latchkey/chaos/campaign"
 	"github.com/latchkey-go/latchkey/chaos/figures"
 	"github.com/latchkey-go/latchkey/chaos/nemesis"
+	"github.com/latchkey-go/latchkey/chaos/plain"
 	"github.com/latchkey-go/latchkey/chaos/report"
 	"github.com/latchkey-go/latchkey/chaos/stage"
 	"github.com/latchkey-go/latchkey/chaos/workload"
@@ -37,7 +39,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: chaos run|figure|check|prove|soak|report [flags]")
+		fmt.Fprintln(os.Stderr, "usage: chaos run|figure|plain|check|prove|soak|report [flags]")
 		os.Exit(64)
 	}
 	x := &session{ctx: ctx}
@@ -57,6 +59,10 @@ func main() {
 	name := fs.String("name", "", "of figure: its name; all if empty")
 	size := fs.Int("size", 0, "of figure: how often; 0 for the full size")
 	minutes := fs.Int("minutes", 60, "of soak")
+	runs := fs.Int("runs", 20, "of plain: how many, each with a seed of its own")
+	seconds := fs.Float64("seconds", 3, "of plain: the length of a run")
+	server := fs.String("redis", "", "of plain: redis-server; that of the tests if empty")
+	monitor := fs.Bool("monitor", false, "of plain: show the commands, too, of what fails")
 	_ = fs.Parse(os.Args[2:])
 
 	x.report = report.New("chaos "+strings.Join(os.Args[1:], " "), x.seed)
@@ -74,6 +80,8 @@ func main() {
 				x.figure(m, *size)
 			}
 		}
+	case "plain":
+		x.plain(*server, *runs, plain.Config{Length: time.Duration(*seconds * float64(time.Second)), Kinds: split(*kinds), Monitor: *monitor})
 	case "check":
 		x.check()
 	case "prove":
@@ -147,6 +155,30 @@ func (x *session) figure(m figures.Measure, size int) {
 	})
 	if err != nil {
 		x.report.Failures = append(x.report.Failures, fmt.Sprintf("%s: %v", m.Name, err))
+	}
+}
+
+// plain makes runs of a load without faults, the first with the session's seed.
+func (x *session) plain(server string, runs int, cfg plain.Config) {
+	x.json = ""
+	x.say("plain: seed %d", x.seed)
+	err := redistest.Program(x.ctx, nil, func(t testing.TB) {
+		s := plain.Start(t, server)
+		for i := range uint64(runs) {
+			if x.ctx.Err() != nil {
+				break
+			}
+			cfg.Seed = x.seed + i
+			for _, f := range s.Run(x.ctx, cfg) {
+				f = fmt.Sprintf("plain, seed %d: %s", cfg.Seed, f)
+				x.say("FAILED: %s", f)
+				x.report.Failures = append(x.report.Failures, f[:strings.IndexByte(f+"\n", '\n')])
+			}
+		}
+		x.say("plain: %d holds in %d runs on Redis %s", s.Holds.Load(), runs, s.Redis)
+	})
+	if err != nil {
+		x.report.Failures = append(x.report.Failures, fmt.Sprintf("plain, seed %d: %v", cfg.Seed, err))
 	}
 }
 
