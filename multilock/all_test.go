@@ -144,6 +144,21 @@ func TestAllUnlockFindsALoss(t *testing.T) {
 }
 
 // TestAllRemaining: it is the least of the members'.
+// TestAllUnlockTwiceAtOnce: one of two Unlocks at once gives it back and says so, and the
+// other finds that; not each some of the members, and both that they do not have the rest.
+func TestAllUnlockTwiceAtOnce(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+		c := newClient(t, env.Client())
+		for range 100 {
+			h := mustLock(t, multilock.New(rlock.New(c, "a"), rlock.New(c, "b"), rlock.New(c, "c")))
+			other := h.UnlockAsync(t.Context())
+			errs := []error{h.Unlock(t.Context()), <-other}
+			require.Contains(t, errs, nil)
+			require.ErrorIs(t, errors.Join(errs...), latchkey.ErrNotHeld)
+		}
+	})
+}
+
 func TestAllRemaining(t *testing.T) {
 	inFleet(t, 2, func(t *testing.T, fl *fleet) {
 		const lease = 10 * time.Second

@@ -28,6 +28,8 @@ type whole struct {
 	lock   *Lock
 	holder uint64 // of WithHolder; 0 without
 
+	giving sync.Mutex // with the Unlock that is under way: the next one finds what it has left
+
 	// mu guards the fields below. No method of a part is called under it: parts
 	// call in here under locks of their own.
 	mu       sync.Mutex
@@ -323,7 +325,7 @@ func (w *whole) Unlock(ctx context.Context) error {
 // unless it is to go on with that.
 func (w *whole) unlock(ctx context.Context, goOn bool) (done bool, err error) {
 	w.mu.Lock()
-	again, was, back := w.unlocked, w.state == held, w.back
+	again, was := w.unlocked, w.state == held
 	if again && !goOn {
 		w.mu.Unlock()
 		return false, nil
@@ -331,6 +333,11 @@ func (w *whole) unlock(ctx context.Context, goOn bool) (done bool, err error) {
 	w.unlocked = true
 	w.endLocked(context.Canceled)
 	left, total := w.stateErrLocked(), len(w.parts)
+	w.mu.Unlock()
+	w.giving.Lock()
+	defer w.giving.Unlock()
+	w.mu.Lock()
+	back := w.back
 	w.mu.Unlock()
 	parts := w.present(func(p *part) bool { return !p.back })
 	if back || again && len(parts) == 0 {

@@ -218,12 +218,25 @@ func (r *run) standing(ctx context.Context) []stand {
 				return true
 			}
 		}
-		return counter(s.key) && !strings.HasSuffix(s.key, "}:timeout")
+		return counter(s.key) && !strings.HasSuffix(s.key, "}:timeout") || strings.HasPrefix(s.key, "group") && r.dead(ctx, s.key)
 	})
 	for i := range left {
 		left[i].value = r.value(ctx, left[i].key)
 	}
 	return left
+}
+
+// dead reports whether the leases of all values of a group have ended: whoever takes
+// one next removes what is left of it, or the group does as it expires.
+func (r *run) dead(ctx context.Context, group string) bool {
+	const script = `local time = redis.call('TIME')
+for i, v in ipairs(redis.call('HGETALL', KEYS[1])) do
+  if i % 2 == 1 and string.find(v, ':expire_time', 1, true) then
+    if tonumber(redis.call('HGET', KEYS[1], v)) > time[1] * 1000 + time[2] / 1000 then return 0 end
+  end
+end
+return 1`
+	return r.rdb.Eval(ctx, script, []string{group}).Val() == int64(1)
 }
 
 // keys returns all keys and their expiries. A key that goes meanwhile is left out.

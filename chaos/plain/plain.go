@@ -252,11 +252,11 @@ func (r *run) nothingStands(ctx context.Context) {
 			break
 		}
 		if late {
-			for i, s := range left {
-				if i < 3 {
-					r.fail(r.of(s.key), "%s stands, and nobody holds or waits", s)
-				}
+			text := left[0].String()
+			for _, s := range left[1:] {
+				text += " and " + s.String()
 			}
+			r.fail(r.of(left[0].key), "%s stands, and nobody holds or waits", text)
 			return
 		}
 	}
@@ -313,8 +313,8 @@ func (r *run) check(n *name, err error) {
 func (r *run) fail(n *name, format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.failures) >= 3 {
-		return
+	if len(r.failures) > 0 {
+		return // it may follow from the first, which ends all calls
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, format, args...)
