@@ -1,7 +1,9 @@
 package latchkey_test
 
 import (
+	"context"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/fairlock"
 	"github.com/latchkey-go/latchkey/internal/redistest"
+	"github.com/latchkey-go/latchkey/multilock"
 	"github.com/latchkey-go/latchkey/permitsemaphore"
 	"github.com/latchkey-go/latchkey/rlock"
 	"github.com/latchkey-go/latchkey/rwlock"
@@ -53,6 +56,51 @@ func holderOf(info latchkey.Info, id string) (found latchkey.HolderInfo) {
 		}
 	}
 	return found
+}
+
+// A label goes with the last hold: where the lock stays closed for HoldAtLeast, and where
+// it was given with a nested hold that nobody knows of.
+func TestLabelGoesWithTheHold(t *testing.T) {
+	for name, lock := range map[string]func(c *latchkey.Client) latchkey.Locker{
+		"rlock":    func(c *latchkey.Client) latchkey.Locker { return rlock.New(c, "job") },
+		"fenced":   func(c *latchkey.Client) latchkey.Locker { return rlock.New(c, "job", rlock.Fenced()) },
+		"fairlock": func(c *latchkey.Client) latchkey.Locker { return fairlock.New(c, "job") },
+		"read":     func(c *latchkey.Client) latchkey.Locker { return rwlock.New(c, "job").ReadLock() },
+		"write":    func(c *latchkey.Client) latchkey.Locker { return rwlock.New(c, "job").WriteLock() },
+		"group":    func(c *latchkey.Client) latchkey.Locker { return multilock.NewGroup(c, "job", "a") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+				ctx := t.Context()
+				l, labels := lock(newClient(t, b.Client())), func() []string { return b.Redis.Keys(ctx, "latchkey_label:*").Val() }
+				h, err := l.Lock(ctx, latchkey.Label("me"), latchkey.HoldAtLeast(20*time.Millisecond))
+				require.NoError(t, err)
+				require.Len(t, labels(), 1)
+				require.NoError(t, h.Unlock(ctx))
+				require.Empty(t, labels())
+
+				conn := b.Client()
+				l = lock(newClient(t, conn))
+				outer, err := l.Lock(ctx)
+				require.NoError(t, err)
+				swallowed := false
+				b.Link(conn).OnCommand(func(args []string) redistest.Act {
+					if !swallowed && strings.Contains(strings.Join(args, " "), "latchkey_label:") {
+						swallowed = true
+						return redistest.Swallow
+					}
+					return redistest.Pass
+				})
+				soon, cancel := context.WithTimeout(outer.Context(), 50*time.Millisecond)
+				defer cancel()
+				_, err = l.TryLock(soon, latchkey.Label("me"))
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				time.Sleep(10 * time.Second)
+				require.NoError(t, outer.Unlock(ctx))
+				require.Empty(t, labels())
+			})
+		})
+	}
 }
 
 // Whichever of a holder's holds is extended, its label lasts as long as the lease.

@@ -340,6 +340,7 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 	bound := c.bound(ctx)
 	sent, dl := e.now(), e.deadline(bound)
 	c.req = Request{Holder: ent.field, Count: count + 1, Lease: lease, Label: c.label(count), Waits: c.waiting, Deadline: dl}
+	ent.tagged = ent.tagged || c.req.Label != ""
 	switch {
 	case c.queues:
 		c.req.Wait, c.queued = c.queueWait(), true

@@ -13,6 +13,15 @@ import (
 // and the scripts, have nothing to do with it. Nothing depends on a label, so what
 // goes wrong with one is nobody's error; it expires with the lease at the latest.
 
+// tag is what a release says for a label to be removed: not empty if there may be one.
+// The caller has ops.
+func (ent *entry) tag() string {
+	if ent.tagged {
+		return "?"
+	}
+	return ""
+}
+
 // PermitLabelKey returns the key of the label of the permit with that id.
 func PermitLabelKey(key, id string) string { return LabelKey(key, hex.EncodeToString([]byte(id))) }
 

@@ -149,7 +149,7 @@ func (ent *entry) giveUpRest(ctx *cleanup, s *Spec, ret *Return) {
 	}
 	ent.fresh = ent.fresh && ent.alone() // a re-entry under way goes on under the holder, as in giveUp
 	now := time.Now()
-	*ret = Return{Holder: ent.standing(), Label: ent.label}
+	*ret = Return{Holder: ent.standing(), Label: ent.tag()}
 	ret.lingerFor(ent, s)
 	v, err := e.returnOnce(ctx, ent, s, ret, now)
 	if other, ok := ent.otherField(); ok && err == nil && v == Gone && ret.Holder != other {
@@ -174,7 +174,7 @@ func (r *Return) lingerFor(ent *entry, s *Spec) {
 func (h *Hold) giveBack(ctx *cleanup, target int, trusted bool) error {
 	e, ent, s := h.entry.engine, h.entry, h.spec
 	ret := &h.ret
-	*ret = Return{Holder: ent.standing(), Count: target, Label: ent.label, acked: e.cfg.Acks.Releases}
+	*ret = Return{Holder: ent.standing(), Count: target, Label: ent.tag(), acked: e.cfg.Acks.Releases}
 	if target == 0 {
 		ret.lingerFor(ent, s)
 	}
@@ -235,6 +235,7 @@ func (h *Hold) giveBack(ctx *cleanup, target int, trusted bool) error {
 			}
 			if target == 0 {
 				ent.unchain()
+				ent.tagged = false
 			}
 			if !ent.fresh && ret.Holder == ent.field {
 				ent.unsettled(acts) // it must not meet the next hold

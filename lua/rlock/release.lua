@@ -206,6 +206,9 @@ else
     call('HDEL', lock, ARGV[8])
     return done
   end
+  if ARGV[10] == '1' then
+    try('DEL', KEYS[#KEYS])
+  end
   -- Who waits has been told of a longer lease, and looks again: all of them, for
   -- nobody says so when the lock is free. '1' wakes all threads of Redisson that
   -- sleep, '0' one that is about to.
