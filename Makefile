@@ -1,15 +1,22 @@
-# `make` runs all tests, and gets a fresh machine ready for them first.
+# `make` runs the tests of three minutes, and gets a fresh machine ready for them first.
 
 .POSIX:
-.PHONY: test acl check chaos prove seeded soak fuzz interop setup lint-local lint tidy tidy-check bench compare release release-check demo cover fmt help
+.PHONY: test test-all acl check chaos prove seeded soak fuzz interop setup lint-local lint tidy tidy-check bench compare release release-check demo cover fmt help
 
 BENCHTIME = 1x
 FUZZTIME = 2000x
 INTEROP ?= all
 MIN ?= 60
 
-# Tests are run even if lint-local finds something; either makes this fail.
-test: setup
+# Everything in fake time, every script and what every primitive promises on a real
+# server, and the command.
+test:
+	@sh scripts/setup short
+	@sh scripts/test -short
+
+# All tests of all modules, and a minute of random work under faults. Each is run even
+# if another finds something; any makes this fail.
+test-all: setup
 	@status=0; \
 	$(MAKE) -s lint-local || status=1; \
 	sh scripts/test || status=1; \
@@ -94,16 +101,17 @@ fmt:
 
 help:
 	@echo "make             the same as make test"
-	@echo "make test        all tests of all modules, with the race detector; installs redis-server if it can"
+	@echo "make test        the tests of three minutes; installs redis-server if it can"
+	@echo "make test-all    all tests of all modules, with the race detector: faults, clusters, Sentinels, chaos"
 	@echo "make acl         the tests that use real servers, with the least rights of docs/security.md"
-	@echo "make check       a minute of random work under faults, every call checked (part of make test)"
+	@echo "make check       a minute of random work under faults, every call checked (part of make test-all)"
 	@echo "make chaos       the same for 15 minutes"
 	@echo "make prove       the campaigns, figures and matrix of docs/reliability.md, into that file"
 	@echo "make seeded      its table of seeded bugs: is each noticed?"
 	@echo "make soak        the same as make chaos for MIN=60 minutes"
 	@echo "make interop     with real Redisson: needs a JDK and Maven, and installs them if it can; INTEROP=3.52.0 for one release"
 	@echo "make fuzz        every fuzz target for 2,000 inputs; FUZZTIME=10m for longer"
-	@echo "make lint-local  gofmt and go vet (part of make test)"
+	@echo "make lint-local  gofmt and go vet (part of make test-all)"
 	@echo "make lint        golangci-lint; builds it the first time"
 	@echo "make tidy        go mod tidy for every module, nested ones too"
 	@echo "make tidy-check  make tidy would change nothing"

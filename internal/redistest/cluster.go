@@ -27,6 +27,7 @@ type Cluster struct {
 // "--cluster-require-full-coverage", "no").
 func StartCluster(t testing.TB, masters int, args ...string) *Cluster {
 	t.Helper()
+	Long(t, "a cluster")
 	c := &Cluster{}
 	args = append([]string{"--cluster-enabled", "yes", "--cluster-node-timeout", "1000"}, args...)
 	for i := range masters {

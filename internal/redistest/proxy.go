@@ -87,6 +87,7 @@ type Proxy struct {
 // is closed at the end of the test.
 func NewProxy(t testing.TB, upstream string) *Proxy {
 	t.Helper()
+	Long(t, "faults of the network")
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatalf("redistest: %v", err)

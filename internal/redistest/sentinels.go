@@ -24,6 +24,7 @@ type Sentinels struct {
 // line of the first three.
 func StartSentinels(t testing.TB, args ...string) *Sentinels {
 	t.Helper()
+	Long(t, "Sentinels")
 	args = append([]string{"--repl-ping-replica-period", "1"}, args...)
 	s := &Sentinels{Nodes: []*Server{Start(t, args...)}}
 	primary := s.Nodes[0]
