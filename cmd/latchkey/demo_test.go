@@ -161,7 +161,7 @@ func TestVerdict(t *testing.T) {
 // had theirs.
 func TestCompeteForWhatIsKept(t *testing.T) {
 	const keeps = 500 * time.Millisecond
-	compete := func(turn time.Duration) (turns int, err error) {
+	compete := func(t *testing.T, turn time.Duration) (turns int, err error) {
 		st := newStage("", nil, &demoFlags{duration: 100 * time.Millisecond, workers: 12, clients: 1})
 		st.turn = turn
 		one := make(chan struct{}, 1)
@@ -179,10 +179,10 @@ func TestCompeteForWhatIsKept(t *testing.T) {
 		return turns, err
 	}
 	synctest.Test(t, func(t *testing.T) {
-		turns, err := compete(keeps)
+		turns, err := compete(t, keeps)
 		require.NoError(t, err)
 		assert.Equal(t, 12, turns)
-		_, err = compete(0)
+		_, err = compete(t, 0)
 		assert.ErrorIs(t, err, errNoProgress)
 	})
 }

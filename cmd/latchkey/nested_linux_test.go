@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -100,6 +99,4 @@ func TestRunInheritsIgnored(t *testing.T) {
 		c.code()
 		assert.True(t, strings.HasSuffix(c.out.String(), "lives\n0\n"), "%v: %s", sig, &c.out)
 	}
-	// A shell with job control ignores TERM for itself only.
-	assert.Zero(t, ignoredBy(os.Getpid())&bit(syscall.SIGUSR1))
 }

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"os/signal"
 	"os/user"
 	"path/filepath"
 	"strconv"
@@ -20,6 +19,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/runner"
 )
 
 const runHelp = `run takes the lock NAME, runs CMD, and gives the lock back when CMD has ended.
@@ -166,7 +166,7 @@ func (f *runFlags) job(args []string, dash int) (*job, error) {
 	case f.shell != "" && len(j.argv) > 0:
 		return nil, usagef("run: there is a CMD besides -c")
 	case f.shell != "":
-		j.argv = shellCommand(f.shell)
+		j.argv = runner.ShellCommand(f.shell)
 	case len(j.argv) == 0 || j.argv[0] == "":
 		return nil, usagef("run: the CMD is missing")
 	case j.argv[0][0] == '-' && !dashed:
@@ -243,7 +243,7 @@ func (j *job) run(conn *connection) (err error) {
 		return err
 	}
 	defer rdb.Close()
-	signals := catchSignals()
+	signals := runner.CatchSignals()
 	client := latchkey.New(rdb, latchkey.WithWatchdogTimeout(j.lease))
 	lingers := false
 	defer func() {
@@ -298,7 +298,7 @@ func (j *job) acquire(ctx context.Context, stop context.CancelCauseFunc, client 
 		for {
 			select {
 			case sig := <-signals:
-				if endsWait(sig) {
+				if runner.EndsWait(sig) {
 					stop(endedBy(sig))
 					return
 				}
@@ -365,20 +365,23 @@ func endedBy(sig os.Signal) error {
 
 // hold runs CMD under the lock, and returns when it has ended.
 func (j *job) hold(g grip, signals chan os.Signal) error {
-	tty := openTerminal()
-	defer tty.close()
-	if g.Remaining() <= 0 { // we have slept through it
-		return exitf(exitLost, "lost %s before %s was started", j.what(), j.argv[0])
+	cmd := &runner.Command{
+		Path: j.path, Argv: j.argv, Env: j.environment(g), Name: j.name, AtMost: j.holdMax, KillAfter: j.killAfter, Warn: warn,
 	}
-	c, err := startChild(j.path, j.argv, j.environment(g), tty, signals)
-	if err != nil {
+	why, code, err := cmd.Run(g, signals)
+	switch {
+	case err != nil:
 		return cannotRun(j.argv[0], err)
+	case why == runner.TooLate:
+		return exitf(exitLost, "lost %s before %s was started", j.what(), j.argv[0])
+	case why == runner.Lost:
+		return exitf(exitLost, "lost %s; %s was stopped", j.what(), j.argv[0])
+	case why == runner.AtMost:
+		return exitf(exitTimeout, "%s was stopped: it had held %q for %v", j.argv[0], j.name, j.holdMax)
+	case code != 0:
+		return &exit{code: code}
 	}
-	s := &supervisor{job: j, lock: g, child: c, tty: tty, signals: signals}
-	s.watch()
-	signal.Ignore(ignoredAtEnd...) // nothing can be done but what is being done
-	tty.takeBack()
-	return s.result()
+	return nil
 }
 
 // environment returns the environment of CMD.

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/runner"
 )
 
 // A session is what a command has of Redis.
@@ -69,13 +70,13 @@ func (s *session) failed(ctx context.Context, err error) error {
 // cause is then what the process ends with.
 func interruptible(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	signals := catchSignals()
+	signals := runner.CatchSignals()
 	done := make(chan struct{})
 	go func() {
 		for {
 			select {
 			case sig := <-signals:
-				if endsWait(sig) {
+				if runner.EndsWait(sig) {
 					cancel(endedBy(sig))
 				}
 			case <-done:

@@ -1,6 +1,6 @@
 //go:build !linux && !darwin && !freebsd && !netbsd && !openbsd && !dragonfly
 
-package main
+package runner
 
 import (
 	"errors"
@@ -18,7 +18,8 @@ type child struct {
 	events  chan childEvent
 }
 
-func shellCommand(text string) []string {
+// ShellCommand is the command that gives text to a shell.
+func ShellCommand(text string) []string {
 	if runtime.GOOS == "windows" {
 		return []string{"cmd.exe", "/C", text}
 	}
@@ -27,13 +28,15 @@ func shellCommand(text string) []string {
 
 var ignoredAtEnd = []os.Signal{os.Interrupt}
 
-func catchSignals() chan os.Signal {
+// CatchSignals catches what ends a command.
+func CatchSignals() chan os.Signal {
 	ch := make(chan os.Signal, 64)
 	signal.Notify(ch, os.Interrupt, syscall.SIGTERM)
 	return ch
 }
 
-func endsWait(os.Signal) bool { return true }
+// EndsWait reports whether a signal ends a wait for the lock.
+func EndsWait(os.Signal) bool { return true }
 
 func startChild(path string, argv, env []string, _ *terminal, _ chan<- os.Signal) (*child, error) {
 	cmd := exec.Command(path)
@@ -45,12 +48,12 @@ func startChild(path string, argv, env []string, _ *terminal, _ chan<- os.Signal
 	c := &child{process: cmd.Process, events: make(chan childEvent, 2)}
 	go func() {
 		code := 0
-		var failed *exec.ExitError
+		var exited *exec.ExitError
 		switch err := cmd.Wait(); {
-		case errors.As(err, &failed) && failed.ExitCode() >= 0:
-			code = failed.ExitCode()
+		case errors.As(err, &exited) && exited.ExitCode() >= 0:
+			code = exited.ExitCode()
 		case err != nil:
-			code = exitFailed
+			code = failed
 		}
 		c.events <- childEvent{kind: childEnded, code: code}
 		c.events <- childEvent{kind: childGone}

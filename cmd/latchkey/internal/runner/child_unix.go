@@ -1,6 +1,6 @@
 //go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
 
-package main
+package runner
 
 import (
 	"errors"
@@ -20,7 +20,8 @@ type child struct {
 	events chan childEvent
 }
 
-func shellCommand(text string) []string { return []string{"/bin/sh", "-c", text} }
+// ShellCommand is the command that gives text to a shell.
+func ShellCommand(text string) []string { return []string{"/bin/sh", "-c", text} }
 
 // passedOn are the signals that are passed on to the child.
 var passedOn = []os.Signal{
@@ -37,9 +38,9 @@ var ignoredAtEnd = passedOn
 // inherited are the signals that our parent wants ignored, as nohup does.
 var inherited = sync.OnceValue(ignoredBefore)
 
-// catchSignals catches what is passed on, but for what our parent wants ignored.
-// That stays ignored, by CMD too.
-func catchSignals() chan os.Signal {
+// CatchSignals catches what is passed on to a command, but for what our parent
+// wants ignored. That stays ignored, by the command too.
+func CatchSignals() chan os.Signal {
 	ch := make(chan os.Signal, 64)
 	catch(ch, passedOn)
 	return ch
@@ -57,8 +58,8 @@ func catch(ch chan<- os.Signal, signals []os.Signal) {
 	}
 }
 
-// endsWait reports whether a signal ends a wait for the lock.
-func endsWait(sig os.Signal) bool {
+// EndsWait reports whether a signal ends a wait for the lock.
+func EndsWait(sig os.Signal) bool {
 	switch sig {
 	case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
 		return true
@@ -110,7 +111,7 @@ func (c *child) reap() {
 		switch {
 		case errors.Is(err, unix.EINTR) || err == nil && pid != c.pid:
 		case err != nil: // nobody to wait for: it cannot be
-			c.events <- childEvent{kind: childEnded, code: exitFailed}
+			c.events <- childEvent{kind: childEnded, code: failed}
 			ended = true
 		case ws.Stopped():
 			c.events <- childEvent{kind: childStopped, sig: ws.StopSignal()}
@@ -118,7 +119,7 @@ func (c *child) reap() {
 			c.events <- childEvent{kind: childEnded, code: ws.ExitStatus()}
 			ended = true
 		case ws.Signaled():
-			c.events <- childEvent{kind: childEnded, code: exitSignal + int(ws.Signal())}
+			c.events <- childEvent{kind: childEnded, code: signalled + int(ws.Signal())}
 			ended = true
 		}
 	}
@@ -150,7 +151,7 @@ func (c *child) signal(sig os.Signal) {
 		return
 	}
 	_ = unix.Kill(-c.pid, s) // if it fails there is nobody any more
-	if endsWait(s) {
+	if EndsWait(s) {
 		c.resume()
 	}
 }
