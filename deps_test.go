@@ -32,7 +32,7 @@ var importLevels = map[string]int{
 
 // testPackages is what users never link into a program of theirs, with all below
 // it. It may import what it likes, and no library package may import it.
-var testPackages = []string{"internal/redistest", "internal/locktest", "internal/topology", "internal/sim", "latchkeytest", "interop", "tests", "examples"}
+var testPackages = []string{"internal/redistest", "internal/locktest", "latchkeytest", "interop", "tests", "examples"}
 
 func forTests(name string) bool {
 	return slices.ContainsFunc(testPackages, func(p string) bool { return name == p || strings.HasPrefix(name, p+"/") })

@@ -36,7 +36,7 @@ var engineBugs = []Bug{
 		Name: "engine/ask-not-followed", What: "what replicas are to confirm is asked for where the slot was",
 		File: "internal/engine/acks.go",
 		Old:  "if isCode(cmd.Err(), \"ASK\") {", New: "if false {",
-		Package: "internal/topology", Run: "^TestClusterFailover$",
+		Package: "tests/topology", Run: "^TestClusterFailover$",
 	},
 	{
 		Name: "engine/many-answers-mixed", What: "one caller of many takes the answer of another for its own",
@@ -228,13 +228,13 @@ var engineBugs = []Bug{
 		Name: "engine/too-few-replicas", What: "the result of WAIT is not looked at (Redisson #4706)",
 		File: "internal/engine/acks.go",
 		Old:  "a.err == nil && a.got >= want.Min && (", New: "a.err == nil && (",
-		Package: "internal/topology", Run: "^TestReplicaAck$",
+		Package: "tests/topology", Run: "^TestReplicaAck$",
 	},
 	{
 		Name: "engine/failed-wait-keeps-the-hold", What: "what too few replicas have is not undone (Redisson #4822)",
 		File: "internal/engine/acks.go",
 		Old:  "		&Return{Holder: c.req.Holder, Count: base, Label: c.cfg.Label}, time.Now())", New: "		&Return{Holder: \"nobody\", Count: base, Label: c.cfg.Label}, time.Now())",
-		Package: "internal/topology", Run: "^TestReplicaAck$",
+		Package: "tests/topology", Run: "^TestReplicaAck$",
 	},
 	{
 		Name: "engine/used-ticket", What: "two requests of a semaphore have one number: the second counts as done",

@@ -102,7 +102,7 @@ var watchdogBugs = []Bug{
 		Name: "engine/thawed-master", What: "the grant of a cluster master that was frozen and replaced is believed",
 		File: "internal/engine/suspect.go",
 		Old:  "time.Since(asked) < slowAnswer", New: "time.Since(asked) < 1000*slowAnswer",
-		Package: "internal/topology", Run: "^TestThawedMaster$",
+		Package: "tests/topology", Run: "^TestThawedMaster$",
 	},
 	{
 		Name: "engine/loss-not-looked-for", What: "one loss has nobody look for others",

@@ -32,8 +32,8 @@ var noUser = map[string]string{
 	"fuzz_options_test.go FuzzOptions":                     "nothing is sent",
 	"fuzz_replies_test.go FuzzReplies":                     "nothing is sent",
 	"hooks_test.go TestHooksSeeEverything":                 "it is the user's, with a hook",
-	"internal/sim/world_test.go newWorld":                  "in memory",
-	"internal/topology/security_test.go TestNoSecrets":     "users of its own",
+	"tests/sim/world_test.go newWorld":                     "in memory",
+	"tests/topology/security_test.go TestNoSecrets":        "users of its own",
 	"rlock/watchdog_test.go keep":                          "in memory",
 	"rwlock/wait_test.go clientOn":                         "in memory",
 }

@@ -15,7 +15,7 @@ import (
 // other out.
 func TestSetNXAndLockExcludeEachOther(t *testing.T) {
 	rdb, ctx := redistest.Start(t).Client(t), t.Context()
-	client := latchkey.New(rdb)
+	client := latchkey.New(redistest.User(t, rdb))
 	defer client.Close()
 	lock := rlock.New(client, "orders:42")
 

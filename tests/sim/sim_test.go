@@ -60,7 +60,7 @@ func TestSimulation(t *testing.T) {
 				t.Error(v)
 			}
 			if t.Failed() {
-				t.Logf("again: go test ./internal/sim -run TestSimulation -sim.seed=%d%s", seed, changed())
+				t.Logf("again: go test ./tests/sim -run TestSimulation -sim.seed=%d%s", seed, changed())
 				return
 			}
 			// What has not happened shows nothing.
