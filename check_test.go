@@ -158,8 +158,13 @@ func TestCheckOfRights(t *testing.T) {
 func TestCheckModes(t *testing.T) {
 	s := redistest.Start(t)
 	s.Allow(t, forCheck...)
+	sharded := latchkey.LevelOK
+	if !redistest.Sharded() {
+		sharded = latchkey.LevelWarning
+	}
 	for mode, level := range map[latchkey.PubSubMode]latchkey.Level{
-		latchkey.PubSubSharded: latchkey.LevelOK, latchkey.PubSubBoth: latchkey.LevelOK, latchkey.Polling: latchkey.LevelNote,
+		latchkey.PubSubAuto: latchkey.LevelOK, latchkey.PubSubPlain: latchkey.LevelOK,
+		latchkey.PubSubSharded: sharded, latchkey.PubSubBoth: sharded, latchkey.Polling: latchkey.LevelNote,
 	} {
 		f := finding(t, check(t, newClient(t, s.Client(t), latchkey.WithPubSub(mode))), "pubsub")
 		assert.Equal(t, level, f.Level, "%d: %s", mode, f.Text)

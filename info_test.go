@@ -478,10 +478,14 @@ func TestInfoInACluster(t *testing.T) {
 		}
 	}
 
-	sharded := newClient(t, cl.Client(t), latchkey.WithKeyPrefix("app:"), latchkey.WithPubSub(latchkey.PubSubSharded))
+	mode := latchkey.PubSubPlain
+	if redistest.Sharded() {
+		mode = latchkey.PubSubSharded
+	}
+	other := newClient(t, cl.Client(t), latchkey.WithKeyPrefix("app:"), latchkey.WithPubSub(mode))
 	h, err := rlock.New(c, "job").Lock(t.Context())
 	require.NoError(t, err)
-	waiter := rlock.New(sharded, "job").LockAsync(t.Context())
+	waiter := rlock.New(other, "job").LockAsync(t.Context())
 	redistest.Until(t, "the listener", func() bool { return inspect(t, c, "job").Listeners == 1 })
 	require.NoError(t, h.Unlock(t.Context()))
 	require.NoError(t, (<-waiter).Value.Unlock(t.Context()))

@@ -22,7 +22,7 @@ func TestClientKill(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			again := make(chan int, 100)
 			n := newNotifier(t, srv.Client(t, opt), pubsub.Config{
-				Mode:          pubsub.Both,
+				Mode:          most(),
 				OnResubscribe: func(channels int) { again <- channels },
 			})
 			var subs []*pubsub.Subscription
@@ -85,7 +85,7 @@ func TestRefusedPing(t *testing.T) {
 func TestDeniedChannel(t *testing.T) {
 	srv := redistest.Start(t)
 	srv.Do(t, "ACL", "SETUSER", "u", "on", ">pw", "~*", "resetchannels", "&ok*", "+@all")
-	for name, mode := range map[string]pubsub.Mode{"plain": pubsub.Plain, "sharded": pubsub.Sharded, "both": pubsub.Both} {
+	for name, mode := range modes() {
 		t.Run(name, func(t *testing.T) {
 			var mu sync.Mutex
 			told := map[string]int{}

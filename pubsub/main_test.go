@@ -31,6 +31,37 @@ func newNotifier(t testing.TB, rdb redis.UniversalClient, cfg pubsub.Config) *pu
 	return n
 }
 
+// auto is what Auto comes to in a cluster.
+func auto() pubsub.Mode {
+	if redistest.Sharded() {
+		return pubsub.Sharded
+	}
+	return pubsub.Plain
+}
+
+// modes are those in which the server can be listened to, and most the one that is most.
+func modes() map[string]pubsub.Mode {
+	if redistest.Sharded() {
+		return map[string]pubsub.Mode{"plain": pubsub.Plain, "sharded": pubsub.Sharded, "both": pubsub.Both}
+	}
+	return map[string]pubsub.Mode{"plain": pubsub.Plain}
+}
+
+func most() pubsub.Mode {
+	if redistest.Sharded() {
+		return pubsub.Both
+	}
+	return pubsub.Plain
+}
+
+// publishAs publishes as those do who use that mode.
+func publishAs(mode pubsub.Mode, rdb redis.UniversalClient, channel string) *redis.IntCmd {
+	if mode == pubsub.Sharded {
+		return rdb.SPublish(bg, channel, "x")
+	}
+	return rdb.Publish(bg, channel, "x")
+}
+
 // await takes hints until the subscription is in a state.
 func await(t testing.TB, s *pubsub.Subscription, want pubsub.State) {
 	t.Helper()

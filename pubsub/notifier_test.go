@@ -18,8 +18,7 @@ import (
 
 func TestHintOnPublish(t *testing.T) {
 	srv := redistest.Start(t)
-	modes := map[string]pubsub.Mode{"plain": pubsub.Plain, "sharded": pubsub.Sharded, "both": pubsub.Both}
-	for name, mode := range modes {
+	for name, mode := range modes() {
 		for proto, opt := range map[string]func(*redis.Options){"resp2": resp2, "resp3": resp3} {
 			t.Run(name+"/"+proto, func(t *testing.T) {
 				rdb := srv.Client(t, opt)

@@ -110,7 +110,7 @@ func TestManyScriptsThatAreHindered(t *testing.T) {
 	s := &scripted{T: t, rdb: server.Client(t)}
 	s.acquireMany([]string{"a", "b"}, 20000, "me:1", "me:2")
 	held := s.state()
-	server.Do(t, "CONFIG", "SET", "maxmemory", "1", "maxmemory-policy", "noeviction")
+	server.Do(t, "CONFIG", "SET", "maxmemory", "1")
 	require.Equal(t, []int64{0, 0}, s.acquireMany([]string{"c", "d"}, 20000, "me:3", "me:4"))
 	require.Equal(t, held, s.state())
 	require.Equal(t, []int64{1, 1}, s.releaseMany([]string{"a", "b"}, "PUBLISH", "me:1", "ch", "me:2", "ch"))

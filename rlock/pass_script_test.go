@@ -173,7 +173,7 @@ func TestPassScriptAtTheMemoryLimit(t *testing.T) {
 	s := &scripted{T: t, rdb: server.Client(t)}
 	s.acquire([]string{"a"}, "me:1", 1, 20000)
 	token := s.acquire([]string{"b", "token"}, "me:1", 1, 20000, 1)[2]
-	server.Do(t, "CONFIG", "SET", "maxmemory", "1", "maxmemory-policy", "noeviction")
+	server.Do(t, "CONFIG", "SET", "maxmemory", "1")
 	_, err := s.run(lua.RLockAcquire, []string{"c"}, "me:1", 1, 30000, s.now()+within, ahead)
 	require.ErrorContains(s, err, "OOM")
 	require.Equal(s, []int64{1, 0, 0}, s.pass([]string{"a"}, "me:1", "me:2", 1, 0))

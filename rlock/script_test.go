@@ -650,7 +650,7 @@ func TestScriptsAtTheMemoryLimit(t *testing.T) {
 		s.acquire([]string{name, "label " + name}, "me:1", 2, 20000, 0, "who")
 	}
 	held := s.state()
-	server.Do(t, "CONFIG", "SET", "maxmemory", "1", "maxmemory-policy", "noeviction")
+	server.Do(t, "CONFIG", "SET", "maxmemory", "1")
 
 	for rule, call := range map[string]struct {
 		keys []string

@@ -182,7 +182,7 @@ func TestReadManyScriptsThatAreHindered(t *testing.T) {
 	s := &scripted{t, server.Client(t)}
 	s.readMany("a", "b", "c")
 	held := s.state()
-	server.Do(t, "CONFIG", "SET", "maxmemory", "1", "maxmemory-policy", "noeviction")
+	server.Do(t, "CONFIG", "SET", "maxmemory", "1")
 	require.Equal(t, []int64{0, 0}, s.readMany("d", "e"))
 	require.Equal(t, held, s.state())
 	require.Equal(t, []int64{1, 1}, s.leaveMany("a", "b"))

@@ -807,7 +807,7 @@ func TestScriptsAtTheMemoryLimit(t *testing.T) {
 	server := redistest.Start(t)
 	s := &scripted{t, server.Client(t)}
 	limit := func(bytes string) {
-		server.Do(t, "CONFIG", "SET", "maxmemory", bytes, "maxmemory-policy", "noeviction")
+		server.Do(t, "CONFIG", "SET", "maxmemory", bytes)
 	}
 	refused := func(scene string, script *lua.Script, keys []string, args ...any) {
 		t.Helper()

@@ -160,17 +160,37 @@ func Find() (string, bool) {
 // FindWaitAOF returns the path of a server that has WAITAOF: the one of [Find]
 // when it does, else the valkey-server that $PATH has.
 func FindWaitAOF() (string, bool) {
-	path, ok := Find()
-	if ok {
-		out, _ := exec.Command(path, "--version").Output()
-		var major, minor int
-		_, version, _ := strings.Cut(string(out), " v=")
-		if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err == nil && (major > 7 || major == 7 && minor >= 2) {
-			return path, true
-		}
+	if path, ok := Find(); ok && since(path, 7, 2) {
+		return path, true
 	}
 	return lookPath("valkey-server")
 }
+
+// Since says whether the server of [Find] has what Redis has since that version. Valkey
+// began as Redis 7.2, and its numbers at 8.
+func Since(major, minor int) bool {
+	path, ok := Find()
+	return ok && since(path, major, minor)
+}
+
+var versions sync.Map // path of a server -> [2]int
+
+func since(path string, major, minor int) bool {
+	known, ok := versions.Load(path)
+	if !ok {
+		out, _ := exec.Command(path, "--version").Output()
+		_, text, _ := strings.Cut(string(out), " v=")
+		var v [2]int
+		_, _ = fmt.Sscanf(text, "%d.%d", &v[0], &v[1])
+		known = v
+		versions.Store(path, v)
+	}
+	v := known.([2]int)
+	return v[0] > major || v[0] == major && v[1] >= minor
+}
+
+// Sharded says whether the server of [Find] has sharded pub/sub.
+func Sharded() bool { return Since(7, 0) }
 
 func lookPath(name string) (string, bool) {
 	path, err := exec.LookPath(name)

@@ -42,6 +42,9 @@ func TestCluster(t *testing.T) {
 	modes := map[string]latchkey.PubSubMode{
 		"auto": latchkey.PubSubAuto, "plain": latchkey.PubSubPlain, "both": latchkey.PubSubBoth, "polling": latchkey.Polling,
 	}
+	if !redistest.Sharded() {
+		delete(modes, "both")
+	}
 	for what, mode := range modes {
 		t.Run("hand-over/"+what, func(t *testing.T) {
 			// One who listens in the one way hears what the other says in his.
