@@ -1,7 +1,7 @@
 # `make` runs the tests of three minutes, and gets a fresh machine ready for them first.
 
 .POSIX:
-.PHONY: test test-all acl check chaos prove seeded soak fuzz interop setup lint-local lint tidy tidy-check bench compare release release-check demo cover fmt help
+.PHONY: test test-all acl servers test-servers check chaos prove seeded soak fuzz interop setup lint-local lint tidy tidy-check bench compare release release-check demo cover fmt help
 
 BENCHTIME = 1x
 FUZZTIME = 2000x
@@ -30,6 +30,13 @@ fuzz:
 # The tests that use real servers, with the rights of docs/security.md only.
 acl:
 	@sh scripts/acl
+
+# Each server that people run, into .cache/servers; and what depends on it, on each.
+servers:
+	@sh scripts/servers $(SERVERS)
+
+test-servers:
+	@sh scripts/test-servers $(SERVERS)
 
 # Random work under faults, every call checked: a minute, 15 minutes, all that
 # docs/reliability.md shows, and for as long as you like.
@@ -104,6 +111,8 @@ help:
 	@echo "make test        the tests of three minutes; installs redis-server if it can"
 	@echo "make test-all    all tests of all modules, with the race detector: faults, clusters, Sentinels, chaos"
 	@echo "make acl         the tests that use real servers, with the least rights of docs/security.md"
+	@echo "make servers     the servers of make test-servers, into .cache/servers; installs nothing; SERVERS=redis-6.2 for one"
+	@echo "make test-servers  what depends on the server, on each: Redis 6.2 to 8.2, Valkey 8 to 9.1; SERVERS=valkey-9.1 for one"
 	@echo "make check       a minute of random work under faults, every call checked (part of make test-all)"
 	@echo "make chaos       the same for 15 minutes"
 	@echo "make prove       the campaigns, figures and matrix of docs/reliability.md, into that file"

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"testing"
+
+	"github.com/latchkey-go/latchkey/lua"
 )
 
 var redisCommand = regexp.MustCompile(`(?:call|try)\('([A-Z]+)'`)
@@ -22,6 +24,30 @@ func TestCheckTriesAllCommands(t *testing.T) {
 		}
 	}
 }
+
+// readCommands are those that EVALSHA_RO lets a script run.
+var readCommands = []string{
+	"EXISTS", "GET", "GETRANGE", "HGET", "HGETALL", "HLEN", "HVALS", "LRANGE", "PTTL", "PUBSUB", "TIME", "TYPE", "ZRANGE", "ZSCORE",
+}
+
+// A script is marked as one that only reads if it does.
+func TestReaders(t *testing.T) {
+	for _, s := range []*lua.Script{
+		lua.RLockState, lua.RWLockState, lua.FairLockWaiters, lua.SemaphoreState, lua.LatchState, lua.GroupState, lua.InspectObject,
+		lua.InspectSides, lua.PermitState, lua.RLockAcquire,
+	} {
+		reads := true
+		for _, m := range anyCommand.FindAllStringSubmatch(s.Source, -1) {
+			reads = reads && slices.Contains(readCommands, m[1])
+		}
+		if s.Reads != reads {
+			t.Errorf("%s: Reads is %t, and it only reads: %t", s.Name, s.Reads, reads)
+		}
+	}
+}
+
+// anyCommand finds what may be a command, called by whatever name.
+var anyCommand = regexp.MustCompile(`\('([A-Z]+)'`)
 
 func commands(t *testing.T, path string) (names []string) {
 	t.Helper()

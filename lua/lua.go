@@ -19,6 +19,8 @@ type Script struct {
 	SHA string
 	// Index is its own among the scripts, below Max.
 	Index int
+	// Reads is set if it only reads, so that EVALSHA_RO runs it too.
+	Reads bool
 
 	arg any // SHA, ready to be sent
 }
@@ -36,6 +38,13 @@ func newScript(name, source string) *Script {
 	sha := hex.EncodeToString(sum[:])
 	count++
 	return &Script{Name: name, Source: source, SHA: sha, Index: count - 1, arg: sha}
+}
+
+// newReader is newScript for one that only reads.
+func newReader(name, source string) *Script {
+	s := newScript(name, source)
+	s.Reads = true
+	return s
 }
 
 // The scripts of the reentrant lock.
@@ -73,7 +82,7 @@ var (
 	// RLockForce frees the lock whoever holds it; see rlock/force.lua.
 	RLockForce = newScript("rlock/force", rlockForce)
 	// RLockState reads the lock; see rlock/state.lua.
-	RLockState = newScript("rlock/state", rlockState)
+	RLockState = newReader("rlock/state", rlockState)
 )
 
 // The scripts of the read-write lock. Those that look at all readers begin with what
@@ -123,7 +132,7 @@ var (
 	// RWLockForce frees one half whoever holds it; see rwlock/force.lua.
 	RWLockForce = newScript("rwlock/force", rwlockReaders+rwlockForce)
 	// RWLockState reads one half; see rwlock/state.lua.
-	RWLockState = newScript("rwlock/state", rwlockReaders+rwlockState)
+	RWLockState = newReader("rwlock/state", rwlockReaders+rwlockState)
 )
 
 // The scripts of the fair lock. Those that deal with the head of the queue begin
@@ -158,7 +167,7 @@ var (
 	// FairLockForce frees the lock whoever holds it; see fairlock/force.lua.
 	FairLockForce = newScript("fairlock/force", fairlockQueue+fairlockForce)
 	// FairLockWaiters reads the queue; see fairlock/waiters.lua.
-	FairLockWaiters = newScript("fairlock/waiters", fairlockWaiters)
+	FairLockWaiters = newReader("fairlock/waiters", fairlockWaiters)
 	// FairLockDelete removes the lock and its queue; see fairlock/delete.lua.
 	FairLockDelete = newScript("fairlock/delete", fairlockQueue+fairlockDelete)
 )
@@ -198,7 +207,7 @@ var (
 	// SemaphoreDelete removes a semaphore; see semaphore/delete.lua.
 	SemaphoreDelete = newScript("semaphore/delete", semaphoreDelete)
 	// SemaphoreState reads a semaphore; see semaphore/state.lua.
-	SemaphoreState = newScript("semaphore/state", semaphoreState)
+	SemaphoreState = newReader("semaphore/state", semaphoreState)
 )
 
 // The scripts of the count-down latch.
@@ -219,7 +228,7 @@ var (
 	// LatchDelete ends a count; see countdownlatch/delete.lua.
 	LatchDelete = newScript("countdownlatch/delete", latchDelete)
 	// LatchState reads a count; see countdownlatch/state.lua.
-	LatchState = newScript("countdownlatch/state", latchState)
+	LatchState = newReader("countdownlatch/state", latchState)
 )
 
 // The scripts of the semaphore of permits that expire.
@@ -293,7 +302,7 @@ var (
 	// multilock/force.lua.
 	GroupForce = newScript("multilock/force", groupForce)
 	// GroupState reads a set; see multilock/state.lua.
-	GroupState = newScript("multilock/state", groupState)
+	GroupState = newReader("multilock/state", groupState)
 )
 
 // The scripts that are for people only: they look, or say who somebody is.
@@ -306,9 +315,9 @@ var (
 	labelWrite string
 
 	// InspectObject shows what stands under a name; see inspect/object.lua.
-	InspectObject = newScript("inspect/object", inspectObject)
+	InspectObject = newReader("inspect/object", inspectObject)
 	// InspectSides reads side keys; see inspect/sides.lua.
-	InspectSides = newScript("inspect/sides", inspectSides)
+	InspectSides = newReader("inspect/sides", inspectSides)
 	// LabelWrite writes, keeps or removes labels; see label/write.lua.
 	LabelWrite = newScript("label/write", labelWrite)
 )

@@ -140,7 +140,7 @@ func TestConnectTLS(t *testing.T) {
 	_, tlsPort, err := net.SplitHostPort(free.Addr().String())
 	require.NoError(t, err)
 	require.NoError(t, free.Close())
-	redistest.Start(t, "--tls-port", tlsPort, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert)
+	redistest.StartWithTLS(t, "--tls-port", tlsPort, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert)
 	for _, c := range []struct {
 		flags string
 		code  int

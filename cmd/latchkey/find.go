@@ -37,23 +37,21 @@ const scanCount = 1000
 func (f *finder) find(ctx context.Context, rdb redis.UniversalClient) ([]string, error) {
 	// When ctx ends, so do the connections: go-redis would wait for a silent server.
 	defer context.AfterFunc(ctx, func() { _ = rdb.Close() })()
-	if err := hasAll(ctx, rdb); err != nil {
-		return nil, err
-	}
 	f.names = map[string]bool{}
 	err := eachNode(ctx, rdb, func(ctx context.Context, node *redis.Client) error {
+		if node == rdb {
+			if err := hasAll(ctx, node); err != nil {
+				return err
+			}
+		}
 		return errors.Join(f.scan(ctx, rdb, node), f.listen(ctx, node))
 	})
 	return slices.Sorted(maps.Keys(f.names)), err
 }
 
-// hasAll refuses a client of a single server that has no names, or a part of them. All
+// hasAll refuses a server, said to be the only one, that has no names or a part of them. All
 // users may send HELLO; a server that does not know it is taken for what it was said to be.
-func hasAll(ctx context.Context, rdb redis.UniversalClient) error {
-	node, ok := rdb.(*redis.Client)
-	if !ok {
-		return nil
-	}
+func hasAll(ctx context.Context, node *redis.Client) error {
 	hello := redis.NewMapStringInterfaceCmd(ctx, "hello")
 	if err := node.Process(ctx, hello); err != nil {
 		return notReply(err)

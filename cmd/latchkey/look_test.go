@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -378,6 +379,29 @@ func TestLsWithoutChannels(t *testing.T) {
 		assert.Equal(t, []string{"job lock"}, names(decoded[[]object](t, "-u", url, "ls")), user)
 		assert.Equal(t, []string{"job lock"}, names(decoded[[]object](t, "-u", url, "top", "--count", "1")), user)
 	}
+}
+
+// A user who may only look may, with the rules of docs/security.md.
+func TestLookWithoutMore(t *testing.T) {
+	t.Parallel()
+	if !redistest.Since(7, 0) {
+		t.Skip("before Redis 7.0 who may read a key may write it")
+	}
+	s := redistest.Start(t)
+	rights, err := redistest.Documented("app:")
+	require.NoError(t, err)
+	s.Do(t, slices.Concat([]string{"ACL", "SETUSER", "looker", "reset", "on", ">x"}, rights.Look, rights.List)...)
+	c := newClient(t, s.Client(t))
+	take(t, rlock.New(c, "app:job"))
+	take(t, rlock.New(c, "other"))
+	url := "redis://looker:x@" + s.Addr
+	for _, cmd := range []string{"ls", "top --count 1"} {
+		args := append([]string{"-u", url}, strings.Fields(cmd+" --match app:*")...)
+		assert.Equal(t, []string{"app:job lock"}, names(decoded[[]object](t, args...)), cmd)
+	}
+	code, stdout, stderr := execute(t, "-u", url, "show", "app:job")
+	assert.Zero(t, code, stderr)
+	assert.Contains(t, stdout, "app:job")
 }
 
 // A Sentinel has no names.

@@ -43,6 +43,9 @@ const Head = 3
 // with its text. args are Head empty places, that many keys, and the arguments
 // of the script. It must answer with an integer or an array.
 //
+// A user who may only look may run scripts that only read, by EVALSHA_RO, and not by
+// EVALSHA, which Redis takes for a write to all its keys.
+//
 // It returns no later than ctx ends, whatever go-redis does; then the error is
 // ctx's own, and the script may have run or may run yet. The keys must lie in
 // one slot.
@@ -50,7 +53,25 @@ func (e *Engine) Eval(ctx context.Context, s *lua.Script, keys int, args []any) 
 	if e.ring {
 		return Reply{}, both{ErrUnsupported, errRing}
 	}
-	args[0], args[1], args[2] = "evalsha", s.Arg(), keys
+	args[2] = keys
+	if s.Reads && e.onlyLooks.Load() {
+		return e.run(ctx, s, args, "evalsha_ro", "eval_ro")
+	}
+	r, err := e.run(ctx, s, args, "evalsha", "eval")
+	if s.Reads && isCode(err, "NOPERM") {
+		looked, refused := e.run(ctx, s, slices.Clone(args), "evalsha_ro", "eval_ro")
+		if refused == nil {
+			e.onlyLooks.Store(true)
+			return looked, nil
+		}
+	}
+	return r, err
+}
+
+// run runs a script by one command, or, when the server does not know the script, by the
+// other, which takes its text.
+func (e *Engine) run(ctx context.Context, s *lua.Script, args []any, bySHA, byText string) (Reply, error) {
+	args[0], args[1] = bySHA, s.Arg()
 	r, err := e.eval(ctx, s, args)
 	if err != nil && isCode(err, "NOSCRIPT") {
 		// A restart, a failover, SCRIPT FLUSH or a new node: everyday.
@@ -58,7 +79,7 @@ func (e *Engine) Eval(ctx context.Context, s *lua.Script, keys int, args []any) 
 			e.watchdog.Recheck()
 		}
 		again := slices.Clone(args) // the first may still be read by go-redis
-		again[0], again[1] = "eval", s.Source
+		again[0], again[1] = byText, s.Source
 		r, err = e.eval(ctx, s, again)
 	}
 	return r, err

@@ -49,8 +49,9 @@ type Engine struct {
 	ring    bool
 	offset  uint64 // added to holder numbers; not 0 when the ID may be an old one
 
-	underway atomic.Int32 // commands
-	answered atomic.Bool  // a script has been answered
+	underway  atomic.Int32 // commands
+	answered  atomic.Bool  // a script has been answered
+	onlyLooks atomic.Bool  // the user may not run EVALSHA, but EVALSHA_RO
 
 	now      watchdog.Clock
 	server   *serverClock

@@ -31,8 +31,7 @@ type TLS struct {
 }
 
 // StartTLS runs a server, see [Start], and a certificate authority for it and its
-// clients. Where the server of [Find] is built without TLS, it is the redis-server or
-// valkey-server that $PATH has.
+// clients.
 func StartTLS(t testing.TB, args ...string) *TLS {
 	t.Helper()
 	dir := t.TempDir()
@@ -63,10 +62,17 @@ func StartTLS(t testing.TB, args ...string) *TLS {
 	cert, key = certificate(t, ca, caKey)
 	s.client = tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}
 	file := func(name string) string { return filepath.Join(dir, name) }
-	args = append([]string{
+	s.Server = StartWithTLS(t, append([]string{
 		"--tls-port", strconv.Itoa(port), "--tls-auth-clients", "yes", "--tls-ca-cert-file", file("ca.crt"),
 		"--tls-cert-file", file("server.crt"), "--tls-key-file", file("server.key"),
-	}, args...)
+	}, args...)...)
+	return s
+}
+
+// StartWithTLS is [Start] with arguments for TLS. Where the server of [Find] is built
+// without it, it is the redis-server or valkey-server that $PATH has.
+func StartWithTLS(t testing.TB, args ...string) *Server {
+	t.Helper()
 	var failed error
 	programs := []string{need(t)}
 	for _, name := range []string{"redis-server", "valkey-server"} {
@@ -77,8 +83,7 @@ func StartTLS(t testing.TB, args ...string) *TLS {
 	for _, path := range programs {
 		server, err := try(t, path, nil, args)
 		if err == nil {
-			s.Server = server
-			return s
+			return server
 		}
 		failed = errors.Join(failed, fmt.Errorf("%s: %w", path, err))
 	}

@@ -13,10 +13,13 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/countdownlatch"
+	"github.com/latchkey-go/latchkey/fairlock"
 	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/multilock"
 	"github.com/latchkey-go/latchkey/rlock"
+	"github.com/latchkey-go/latchkey/rwlock"
+	"github.com/latchkey-go/latchkey/semaphore"
 )
 
 const password = "s3cret-Passw0rd"
@@ -32,7 +35,7 @@ func documented(t testing.TB, prefix string) redistest.Rights {
 // tenant makes a user with the documented rights, and more.
 func tenant(t testing.TB, s *redistest.Server, prefix string, more ...string) {
 	t.Helper()
-	rules := append(documented(t, prefix).Base, more...)
+	rules := append(documented(t, prefix).Usual(), more...)
 	s.Do(t, append([]string{"ACL", "SETUSER", strings.TrimSuffix(prefix, ":"), "reset", "on", ">" + password}, rules...)...)
 }
 
@@ -80,6 +83,71 @@ func TestACL(t *testing.T) {
 		require.NoError(t, h.Unlock(t.Context()))
 	})
 	require.Empty(t, s.Denied(t, "app"))
+}
+
+// A database other than 0 takes the right to select it.
+func TestACLInADatabase(t *testing.T) {
+	s := redistest.Start(t)
+	tenant(t, s, "app:", "+select")
+	client := func() *latchkey.Client {
+		return newClient(t, s.Client(t, as("app:"), func(o *redis.Options) { o.DB = 3 }), latchkey.WithKeyPrefix("app:"))
+	}
+	a, b := client(), client()
+	for kind := range objects {
+		handsOn(t, kind, a, b, kind)
+	}
+	require.Empty(t, s.Denied(t, "app"))
+}
+
+// A user who may only look sees what others have, and can do nothing.
+func TestLooker(t *testing.T) {
+	if !redistest.Since(7, 0) {
+		t.Skip("before Redis 7.0 who may read a key may write it, and all scripts may")
+	}
+	s := redistest.Start(t)
+	s.Do(t, append([]string{"ACL", "SETUSER", "looker", "reset", "on", ">" + password}, documented(t, "app:").Look...)...)
+	owner := newClient(t, s.Client(t), latchkey.WithKeyPrefix("app:"))
+	looker := newClient(t, s.Client(t, as("looker")), latchkey.WithKeyPrefix("app:"))
+	ctx := t.Context()
+
+	for kind := range objects {
+		take(t, kind, owner, kind)
+		want, err := owner.Info(ctx, kind)
+		require.NoError(t, err)
+		got, err := looker.Info(ctx, kind)
+		require.NoError(t, err)
+		require.Equal(t, want.Kind, got.Kind)
+		require.Equal(t, len(want.Holders), len(got.Holders), kind)
+	}
+	h, err := fairlock.New(owner, "fair lock").Lock(ctx, latchkey.Label("me"))
+	require.NoError(t, err)
+	fairlock.New(owner, "fair lock").LockAsync(ctx)
+
+	locked, err := rlock.New(looker, "rlock").IsLocked(ctx)
+	require.NoError(t, err)
+	require.True(t, locked)
+	locked, err = rwlock.New(looker, "write lock").WriteLock().IsLocked(ctx)
+	require.NoError(t, err)
+	require.True(t, locked)
+	locked, err = fairlock.New(looker, "fair lock").IsLocked(ctx)
+	require.NoError(t, err)
+	require.True(t, locked)
+	waiters, err := fairlock.New(looker, "fair lock").Waiters(ctx)
+	require.NoError(t, err)
+	require.Len(t, waiters, 1)
+	_, err = semaphore.New(looker, "semaphore").AvailablePermits(ctx)
+	require.NoError(t, err)
+	_, err = countdownlatch.New(looker, "latch").Count(ctx)
+	require.NoError(t, err)
+	locked, err = multilock.NewGroup(looker, "group", "x").IsLocked(ctx)
+	require.NoError(t, err)
+	require.False(t, locked)
+
+	_, err = rlock.New(looker, "free").TryLock(ctx)
+	require.True(t, redis.HasErrorPrefix(err, "NOPERM"), "%v", err)
+	_, err = fairlock.New(looker, "fair lock").ForceUnlock(ctx)
+	require.ErrorContains(t, err, "NOPERM")
+	require.NoError(t, h.Unlock(ctx))
 }
 
 // The least rights on a cluster, with acknowledgement by replicas.
