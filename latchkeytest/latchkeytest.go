@@ -8,6 +8,7 @@ package latchkeytest
 import (
 	"context"
 	"net"
+	"runtime"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -39,9 +40,13 @@ type Server struct {
 // servers numbers the servers, so that no two have one address.
 var servers atomic.Int32
 
-// NewServer starts a server. It is closed when the test ends.
+// NewServer starts a server. It is closed when the test ends. It takes a platform
+// of 64 bits: on others the test fails at once.
 func NewServer(t testing.TB) *Server {
 	t.Helper()
+	if strconv.IntSize < 64 {
+		t.Fatal("latchkeytest: the server in memory keeps times and tokens in ints, which are too short here (GOARCH=" + runtime.GOARCH + "): test on 64 bits, or on a real server")
+	}
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)
 	t.Cleanup(m.Close)
