@@ -310,14 +310,14 @@ func TestStrayPlaceOfOneWhoComesAgain(t *testing.T) {
 		p := b.Link(rdb)
 		p.HoldFor(300 * time.Millisecond)
 		p.OnCommand(func(args []string) redistest.Act {
-			if len(args) > 1 && (args[1] == lua.FairLockLeave.SHA || args[1] == lua.FairLockLeave.Source) {
+			if len(args) > 7 && (args[1] == lua.FairLockRelease.SHA || args[1] == lua.FairLockRelease.Source) && args[7] == id {
 				return redistest.Late
 			}
 			return redistest.Pass
 		})
 		unlock(t, first) // to the one who is not there
 		synctest.Wait()
-		require.EqualValues(t, 1, p.Count(redistest.Late), "it leaves for him")
+		require.EqualValues(t, 1, p.Count(redistest.Late), "it gives back for him")
 		again := later(func() (*latchkey.Hold, error) { return fairlock.New(c, "f").Lock(ctx) })
 		for _, next := range []<-chan outcome{behind, again} {
 			o := <-next

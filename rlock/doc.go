@@ -29,7 +29,7 @@
 //
 //	name                             hash  holder -> hold count; expires with the lease
 //	redisson_lock__channel:{name}    Redis channel; "0" on release. With ":" and a
-//	                                 client id behind, what that client is given
+//	                                 random text behind, what one client is given
 //	latchkey_next:{name}             sorted set; clients that wait. It expires
 //	redisson_lock_token:{name}       fencing token counter (Fenced); never expires
 //	latchkey_label:{name}:<holder>   label (option Label); expires with the lease

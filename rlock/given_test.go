@@ -172,7 +172,7 @@ func TestNotGivenWhereOthersListen(t *testing.T) {
 // Who is gone is passed over, and costs nobody a moment.
 func TestNotGivenToTheDead(t *testing.T) {
 	given(t, nil, func(t *testing.T, env *redistest.Env, h *latchkey.Hold) {
-		env.Redis.ZAdd(t.Context(), listOfL, redis.Z{Score: float64(time.Now().UnixMicro()), Member: "dead 7 30000 word"})
+		env.Redis.ZAdd(t.Context(), listOfL, redis.Z{Score: float64(time.Now().UnixMicro()), Member: "dead:7 30000 dead word"})
 		w := waits(t, env, t.Context())
 		start := time.Now()
 		mustUnlock(t, h)
@@ -287,7 +287,7 @@ func TestGivenWhileItAsksAndGivesUp(t *testing.T) {
 
 // An entry is one of the list, as a client has made it.
 type entry struct {
-	id, number, ms, word string
+	id, number, ms, inbox, word string
 }
 
 // enlisted returns the last entry in the list.
@@ -295,8 +295,11 @@ func enlisted(t *testing.T, env *redistest.Env) (e entry) {
 	t.Helper()
 	all := env.Redis.ZRange(t.Context(), listOfL, -1, -1).Val()
 	require.Len(t, all, 1, "%v", all)
-	_, err := fmt.Sscan(all[0], &e.id, &e.number, &e.ms, &e.word)
+	var holder string
+	_, err := fmt.Sscan(all[0], &holder, &e.ms, &e.inbox, &e.word)
 	require.NoError(t, err)
+	at := strings.LastIndexByte(holder, ':')
+	e.id, e.number = holder[:at], holder[at+1:]
 	require.Regexp(t, `^[0-9a-z]+-[0-9a-f]{32}$`, e.word)
 	return e
 }
@@ -324,7 +327,7 @@ func TestOldGift(t *testing.T) {
 			with(1, 1, "1 1 1", e.word), with(e.number, e.ms, fmt.Sprint(now, " x"), e.word), with(e.number, int64(math.MaxInt64), now, e.word),
 			e.gives(now - 1000),
 		} {
-			env.Redis.Publish(t.Context(), channelOfL+":"+e.id, m)
+			env.Redis.Publish(t.Context(), channelOfL+":"+e.inbox, m)
 			env.Advance(time.Millisecond)
 			require.Empty(t, w.got, "%q", m)
 		}
@@ -344,7 +347,7 @@ func TestWordIsGoodOnce(t *testing.T) {
 	for name, void := range map[string]func(t *testing.T, env *redistest.Env, w *waiting, e entry){
 		"heard": func(t *testing.T, env *redistest.Env, _ *waiting, e entry) {
 			env.Redis.ZPopMin(t.Context(), listOfL) // by the release that says so
-			env.Redis.Publish(t.Context(), channelOfL+":"+e.id, e.gives(time.Now().UnixMilli()-1000))
+			env.Redis.Publish(t.Context(), channelOfL+":"+e.inbox, e.gives(time.Now().UnixMilli()-1000))
 		},
 		"missed": func(_ *testing.T, env *redistest.Env, w *waiting, _ entry) {
 			env.Link(w.rdb).CutAll()
@@ -360,7 +363,7 @@ func TestWordIsGoodOnce(t *testing.T) {
 				second := enlisted(t, env)
 				require.Equal(t, first.number, second.number)
 				require.NotEqual(t, first.word, second.word, "it asks with another one")
-				env.Redis.Publish(t.Context(), channelOfL+":"+first.id, first.gives(time.Now().UnixMilli()+1000))
+				env.Redis.Publish(t.Context(), channelOfL+":"+first.inbox, first.gives(time.Now().UnixMilli()+1000))
 				env.Advance(time.Second)
 				require.Empty(t, w.got, "it believed a word that was said before")
 				mustUnlock(t, h)
@@ -424,11 +427,11 @@ func TestGivenToNobody(t *testing.T) {
 		env.Redis.PExpire(t.Context(), "l", 30*time.Second)
 		forged := e
 		forged.word = strings.Repeat("0", 4) + e.word
-		env.Redis.Publish(t.Context(), channelOfL+":"+e.id, forged.gives(time.Now().UnixMilli()))
+		env.Redis.Publish(t.Context(), channelOfL+":"+e.inbox, forged.gives(time.Now().UnixMilli()))
 		synctest.Wait()
 		require.Equal(t, map[string]string{nobody: "1"}, env.Redis.HGetAll(t.Context(), "l").Val(), "nobody said so")
 		start := time.Now()
-		env.Redis.Publish(t.Context(), channelOfL+":"+e.id, e.gives(time.Now().UnixMilli()))
+		env.Redis.Publish(t.Context(), channelOfL+":"+e.inbox, e.gives(time.Now().UnixMilli()))
 		r := <-next
 		require.NoError(t, r.err)
 		require.Less(t, time.Since(start), 50*time.Millisecond)
@@ -451,7 +454,7 @@ func TestGiftThatComesBehindTheHandOver(t *testing.T) {
 		mustUnlock(t, first)
 		second := (<-next).hold
 		require.Equal(t, map[string]string{stand: "1"}, env.Redis.HGetAll(t.Context(), "l").Val())
-		env.Redis.Publish(t.Context(), channelOfL+":"+e.id, e.gives(time.Now().UnixMilli()))
+		env.Redis.Publish(t.Context(), channelOfL+":"+e.inbox, e.gives(time.Now().UnixMilli()))
 		synctest.Wait()
 		require.Equal(t, map[string]string{stand: "1"}, env.Redis.HGetAll(t.Context(), "l").Val(), "the lock was taken from its holder")
 		env.Advance(time.Minute)
@@ -496,7 +499,7 @@ func TestReleaseScriptGives(t *testing.T) {
 				s.do("DEL", "lock")
 				s.acquire([]string{"lock"}, "me:1", 1, lease)
 				got := freed(s.reply(2, lua.RLockRelease, []string{"lock", "list"},
-					"me:1", 0, s.now()+within, ahead, "ch", "PUBLISH", 0, entry, 0, 0, gone, listens, 15000))
+					"me:1", 0, s.now()+within, ahead, "ch", "PUBLISH", 0, entry, 0, 0, listens, 15000, gone))
 				if got[0] == want {
 					return
 				}
@@ -511,25 +514,25 @@ func TestReleaseScriptGives(t *testing.T) {
 		own, ch := s.listen("ch:you"), s.listen("ch")
 
 		// Our own is the only one.
-		release(3, "me 2 20000 p", "", 1)
+		release(3, "me:2 20000 me p", "", 1)
 		require.Equal(s, "lock=map[me:2:1] leased", s.state())
 		s.lease("lock", 20000)
 
 		// Another client listens, and is told; ours waits behind it.
 		s.flush()
-		s.do("ZADD", "list", since(time.Second), "you 5 10000 p", since(2*time.Second), "gone 1 10000 p")
-		release(4, "me 2 20000 p", "", 1)
+		s.do("ZADD", "list", since(time.Second), "you:5 10000 you p", since(2*time.Second), "gone:1 10000 gone p")
+		release(4, "me:2 20000 me p", "", 1)
 		require.Regexp(s, `^\+5 10000 \d{13} p$`, own())
 		require.Equal(s, map[string]string{"you:5": "1"}, s.rdb.HGetAll(s.Context(), "lock").Val())
 		s.lease("lock", 10000)
-		require.Equal(s, []string{"me 2 20000 p"}, s.rdb.ZRange(s.Context(), "list", 0, -1).Val())
+		require.Equal(s, []string{"me:2 20000 me p"}, s.rdb.ZRange(s.Context(), "list", 0, -1).Val())
 
 		// An entry of ours that is taken out is not given the lock, nor is an old one.
 		s.flush()
 		ch()
-		s.do("ZADD", "list", since(time.Second), "you 6 10000 p", since(16*time.Second), "you 7 10000 p")
+		s.do("ZADD", "list", since(time.Second), "you:6 10000 you p", since(16*time.Second), "you:7 10000 you p")
 		redistest.Until(s, "it to be tried", func() bool { // when it is not the turn of all
-			release(1, "", "you 6 10000 p", 1)
+			release(1, "", "you:6 10000 you p", 1)
 			return s.rdb.Exists(s.Context(), "list").Val() == 0
 		})
 		require.Empty(s, own())
@@ -537,22 +540,22 @@ func TestReleaseScriptGives(t *testing.T) {
 		require.NotEmpty(s, ch(), "it is open to all")
 
 		// A server that does not hear us: open to all, and the list stays.
-		s.do("ZADD", "list", since(time.Second), "you 6 10000 p")
-		release(5, "me 2 20000 p", "", 9)
+		s.do("ZADD", "list", since(time.Second), "you:6 10000 you p")
+		release(5, "me:2 20000 me p", "", 9)
 		require.NotEmpty(s, ch())
 		require.Empty(s, own())
 		require.EqualValues(s, 2, s.rdb.ZCard(s.Context(), "list").Val())
 		s.flush()
-		s.do("ZADD", "list", since(time.Second), "you 6 10000 p")
+		s.do("ZADD", "list", since(time.Second), "you:6 10000 you p")
 		release(1, "", "", 9)
 		require.EqualValues(s, 1, s.rdb.ZCard(s.Context(), "list").Val())
 		s.lease("list", 15000)
 		s.flush()
 
 		// One who listens and is in no list: open to all, and the list stays.
-		s.do("ZADD", "list", since(time.Second), "you 6 10000 p")
+		s.do("ZADD", "list", since(time.Second), "you:6 10000 you p")
 		more := s.listen("ch")
-		release(5, "me 2 20000 p", "", 0)
+		release(5, "me:2 20000 me p", "", 0)
 		require.NotEmpty(s, more())
 		require.Empty(s, own())
 
@@ -580,11 +583,11 @@ func TestReleaseScriptRenewsTheList(t *testing.T) {
 			s.flush()
 			at, err := s.rdb.Time(s.Context()).Result()
 			require.NoError(s, err)
-			s.do("ZADD", "list", at.UnixMicro(), "you 5 10000 p", at.UnixMicro()+1, "other 1 10000 p")
+			s.do("ZADD", "list", at.UnixMicro(), "you:5 10000 you p", at.UnixMicro()+1, "other:1 10000 other p")
 			s.do("PEXPIRE", "list", 5000)
 			s.do("HSET", "lock", "me:1", 1)
 			got := freed(s.reply(2, lua.RLockRelease, []string{"lock", "list"},
-				"me:1", 0, 0, 0, "ch", "PUBLISH", 0, "me 2 20000 p", 0, 0, "", 1, 15000))
+				"me:1", 0, 0, 0, "ch", "PUBLISH", 0, "me:2 20000 me p", 0, 0, 1, 15000))
 			own()
 			if got[0] != 4 {
 				continue // it was open to all

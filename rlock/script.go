@@ -77,10 +77,10 @@ func (s *scripts) args(n int) []any {
 
 // Acquire runs rlock/acquire.
 func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.Request) (engine.Grant, error) {
-	fenced, lists := s.token != "", r.Entry != "" || r.Unlist != ""
+	fenced, lists := s.token != "", r.Entry != "" || len(r.Unlist) > 0
 	room := 6
 	if fenced || lists || r.Label != "" {
-		room = 14
+		room = 13 + len(r.Unlist)
 	} else if r.Count == 1 {
 		if g, done, err := s.acquireMany(ctx, e, r); done || err != nil {
 			return g, err
@@ -104,7 +104,7 @@ func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.Reque
 		args = append(args, 0, r.Label)
 	}
 	if lists {
-		args = append(args, r.Entry, r.Unlist, engine.ListKept())
+		args = appendTexts(append(args, r.Entry, engine.ListKept()), r.Unlist)
 	}
 	reply, err := e.Eval(ctx, lua.RLockAcquire, keys, args)
 	switch {
@@ -149,10 +149,10 @@ func (s *scripts) Release(ctx context.Context, e *engine.Engine, r *engine.Retur
 		return s.pass(ctx, e, r)
 	}
 	gives := r.Count == 0 && r.Linger == 0 && !r.Alone && e.Gives(s.list)
-	more := r.Linger > 0 || r.Label != "" || s.token != "" || gives && (r.Heir != nil || r.Unlist != "" || r.Listens)
+	more := r.Linger > 0 || r.Label != "" || s.token != "" || gives && (r.Heir != nil || len(r.Unlist) > 0 || r.Listens)
 	room := 8
 	if more {
-		room = 17
+		room = 16 + len(r.Unlist)
 	} else if r.Count == 0 {
 		if done, err := s.releaseMany(ctx, e, r, gives); done || err != nil {
 			return engine.Granted, err
@@ -172,12 +172,13 @@ func (s *scripts) Release(ctx context.Context, e *engine.Engine, r *engine.Retur
 	switch {
 	case r.Linger > 0:
 		args = append(args, r.Linger.Milliseconds(), r.LingerAs, 0, bit(r.Label != ""))
-	case gives && (r.Heir != nil || r.Unlist != "" || r.Listens):
+	case gives && (r.Heir != nil || len(r.Unlist) > 0 || r.Listens):
 		entry := ""
 		if r.Heir != nil {
 			entry = r.Heir.Entry
 		}
-		args = append(args, 0, entry, bit(s.token != ""), bit(r.Label != ""), r.Unlist, bit(r.Listens), engine.ListKept())
+		args = append(args, 0, entry, bit(s.token != ""), bit(r.Label != ""), bit(r.Listens), engine.ListKept())
+		args = appendTexts(args, r.Unlist)
 	case r.Label != "" || gives && s.token != "":
 		args = append(args, 0, "", bit(gives && s.token != ""), bit(r.Label != ""))
 	}
@@ -236,6 +237,14 @@ var releaseVerdicts = map[int64]engine.Verdict{
 	1: engine.Granted, 3: engine.Granted, 4: engine.Granted, 5: engine.Granted, 2: engine.Already, -1: engine.Gone, -2: engine.Late,
 }
 
+// appendTexts appends texts as arguments.
+func appendTexts(args []any, texts []string) []any {
+	for _, x := range texts {
+		args = append(args, x)
+	}
+	return args
+}
+
 // bit is a yes or no as the scripts take it.
 func bit(yes bool) int {
 	if yes {
@@ -246,17 +255,21 @@ func bit(yes bool) int {
 
 // pass runs rlock/pass.
 func (s *scripts) pass(ctx context.Context, e *engine.Engine, r *engine.Return) (engine.Verdict, error) {
-	keys, args := 1, s.args(11)
+	keys, args := 1, s.args(12+len(r.Unlist))
 	if r.Heir.Tokens > 0 {
 		keys, args = keys+1, append(args, s.token)
+	}
+	if len(r.Unlist) > 0 {
+		keys, args = keys+1, append(args, s.listArg)
 	}
 	args = append(args, r.Holder, r.Heir.Holder, r.Heir.Count, r.Heir.Lease.Milliseconds(), r.Deadline.NotAfter, r.Deadline.Ahead)
 	switch {
 	case r.Heir.Tokens > 0:
 		args = append(args, r.Heir.Tokens, s.channelArg, s.verb(e))
-	case r.Heir.Lease > 0:
+	case r.Heir.Lease > 0, len(r.Unlist) > 0:
 		args = append(args, "", s.channelArg, s.verb(e))
 	}
+	args = appendTexts(args, r.Unlist)
 	reply, err := e.Eval(ctx, lua.RLockPass, keys, args)
 	if err != nil {
 		return 0, err

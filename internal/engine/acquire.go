@@ -145,6 +145,7 @@ func (c *claim) Heads() {
 func (c *claim) begins(w *work, ent *entry) {
 	w.entry, w.tries.work = ent, w
 	c.effort = &w.tries
+	ent.beginClaim()
 }
 
 // run takes c to its end. p is room for how it waits first.
@@ -152,6 +153,7 @@ func (c *claim) run(op *Op, p *wait.Policy) (*Hold, error) {
 	defer c.leave()
 	e, s := c.spec.engine, c.spec
 	err := c.acquire(c.ctx, p)
+	left := c.ends()
 	c.report(1, err)
 	switch {
 	case err == nil:
@@ -160,7 +162,7 @@ func (c *claim) run(op *Op, p *wait.Policy) (*Hold, error) {
 		return nil, e.Wrap(op.Name, s, err)
 	case c.queued:
 		e.withdraw(c)
-	case c.unsettled, c.entry.lists() != "":
+	case left, c.unsettled, e.listed.has(s.Key, c.entry.field):
 		e.undo(c)
 	}
 	if c.unsettled {
@@ -169,10 +171,21 @@ func (c *claim) run(op *Op, p *wait.Policy) (*Hold, error) {
 	return nil, e.Wrap(op.Name, s, err)
 }
 
+// ends ends what c does in the name of its holder, and reports whether the holder was
+// given something that nobody has taken.
+func (c *claim) ends() (left bool) {
+	if c.effort == nil || c.ended {
+		return false
+	}
+	c.ended = true
+	return c.entry.endClaim()
+}
+
 // leave counts c out.
 func (c *claim) leave() {
 	c.stop()
 	if c.effort != nil {
+		c.ends() // if it has panicked
 		c.entry.leave()
 	}
 	c.spec.engine.gate.leave()
@@ -212,6 +225,7 @@ type work struct {
 	named  bool // it may have been a new one, at which the label is that of the claim
 	alone  bool // requests name no key but that of the lock
 	cut    bool // it has asked for a shorter lease than it was given
+	ended  bool // see ends
 }
 
 // acquire waits for its turn and asks until it is granted.
@@ -339,6 +353,7 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 	lease := c.lease()
 	bound := c.bound(ctx)
 	sent, dl := e.now(), e.deadline(bound)
+	var list errand
 	c.req = Request{Holder: ent.field, Count: count + 1, Lease: lease, Label: c.label(count), Waits: c.waiting, Deadline: dl}
 	ent.tagged = ent.tagged || c.req.Label != ""
 	switch {
@@ -348,18 +363,18 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 		c.req.Ends = ent.ends
 		ent.mu.Unlock()
 	case e.gives(s) && !c.alone:
-		c.enlist()
+		list = c.enlist()
 	}
 	ask, acks := e.acking(ctx, e.cfg.Acks.on())
 	asked := time.Now()
 	g, err := s.Scripts.Acquire(ask, e, &c.req)
 	defer ent.unlockOps()
+	e.listed.end(&list, c.enlisted(g, err), time.Now().Add(bound+clockSlack))
 	if err != nil {
 		c.alone = isCode(err, "TRYAGAIN") // with one key it goes, while a slot is on the move
 		if Sort(err) == Maybe {
 			c.doubt(count, bound)
 			c.named = true
-			ent.list(c.req.Entry)
 		}
 		if ctx.Err() != nil && caller.Err() == nil {
 			return wait.Answer{}, both{ErrNotAcquired, errNoAnswer}
@@ -396,7 +411,6 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 			c.entry.haunt(c.until)
 		}
 		c.unsettled, c.queued = false, false
-		e.listed.remove(s.Key, c.req.Unlist)
 		return wait.Answer{Granted: true, After: lease}, nil
 	case Gone:
 		ent.gone()
@@ -408,7 +422,6 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 		if g.Server > dl.NotAfter {
 			c.doubt(count, 0)
 			c.lates++
-			ent.list(c.req.Entry)
 		}
 		return c.failure(errLate)
 	}
@@ -419,7 +432,6 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 	c.named = c.named || g.Ticket > 0
 	if c.queued || c.req.Entry != "" {
 		ent.waitsSince(sent, g.Server)
-		ent.list(c.req.Entry)
 	}
 	return wait.Answer{After: g.Left, Ticket: g.Ticket, Next: g.Next}, nil
 }

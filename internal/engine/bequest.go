@@ -121,28 +121,19 @@ func (e *Engine) told(s *Spec, message string) bool {
 	case !e.proves(s, g):
 		return false
 	case !e.gate.enter():
-		e.declines(s, g)
+		e.disown(s, g)
 		return true
 	}
 	defer e.gate.leave()
 	pl, ok := e.lines.PledgeTo(s.Line, g.id)
-	if !ok || !e.given(pl, g) {
-		e.mayCut(s, g)
-		e.turn(s, g.id) // it asks, and finds that it has the lock
+	if ok && e.given(pl, g) {
+		return true
+	}
+	e.mayCut(s, g)
+	if !e.lines.Tell(s.Line, g.id) { // else it asks, and finds that it has the lock
+		e.disown(s, g)
 	}
 	return true
-}
-
-// declines gives back what this client is given while it is being closed: nobody wants
-// it any more.
-func (e *Engine) declines(s *Spec, g gift) {
-	if !e.gate.remain() {
-		return
-	}
-	defer e.gate.leave()
-	if !e.stands(s.Key, g.id) {
-		e.giveBackFor(s, g.id)
-	}
 }
 
 // given lets a waiter have what it was given, and returns false when it had better
@@ -199,26 +190,40 @@ func (ent *entry) cuts(ends int64) {
 	ent.mu.Unlock()
 }
 
-// unwanted gives back what somebody was given who is not here any more.
-func (e *Engine) unwanted(s *Spec, id string) {
-	if ent := e.findID(id, s); ent != nil {
-		ent.leave() // it holds, or leaves by itself
+// disown gives back, in the background, what a holder was given that neither has it nor
+// waits. Who has a lock by another way than by what Redis was told of its own number has
+// it under a number that nobody can be given anything under: see sheds.
+func (e *Engine) disown(s *Spec, g gift) {
+	n, ok := e.number(g.id)
+	if !ok || !e.gate.enter() && !e.gate.remain() {
 		return
 	}
-	if e.stands(s.Key, id) {
-		// It found out by asking, and has handed on, before the message came.
-		return
-	}
-	e.giveBackFor(s, id)
+	defer e.gate.leave()
+	ent := e.enter(n, s, false)
+	until := time.Now().Add(g.lease)
+	e.later(func(ctx *cleanup) bool { return e.disowned(ctx, ent, s) || time.Now().After(until) }, ent.leave)
 }
 
-// giveBackFor gives back, in the background, what a holder was given that was made
-// for one acquisition and has given up.
-func (e *Engine) giveBackFor(s *Spec, id string) {
-	end := time.Now().Add(e.cfg.WatchdogTimeout)
-	e.later(func(ctx *cleanup) bool {
-		// Such a holder never comes back, so that it cannot be too late.
-		_, err := s.Scripts.Release(ctx.within(returnBound), e, &Return{Holder: id})
-		return err == nil || Sort(err) == Never || time.Now().After(end)
-	}, func() {})
+// disowned makes one try and reports whether no more is needed.
+func (e *Engine) disowned(ctx *cleanup, ent *entry, s *Spec) bool {
+	if s.Queue != nil || ent.had() {
+		// Its hold may be on its way to another in memory, or a new one to it.
+		if ent.choreOps(ctx) != nil {
+			return ctx.Err() != nil
+		}
+		defer ent.unlockOps()
+	}
+	switch {
+	case ent.counted() > 0, e.stands(s.Key, ent.field):
+		// It found out by asking, and may have handed on, before the message came.
+		return true
+	case ent.hear():
+		return true
+	}
+	sent := time.Now()
+	v, err := e.returnOnce(ctx, ent, s, &Return{Holder: ent.field}, sent)
+	if s.Queue != nil && Sort(err) == Maybe && !ent.fresh {
+		ent.unsettled(actsUntil())
+	}
+	return err == nil && v != Late || Sort(err) == Never
 }

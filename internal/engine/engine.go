@@ -72,6 +72,7 @@ type Engine struct {
 	reticence Reticence
 	proof     string // see Proof
 	secret    string // of which words are made; see offer
+	inbox     string // on which this client alone is told, behind a lock's Redis channel; see give.go
 	// known are the scripts that Redis has run, by index.
 	known [lua.Max]atomic.Bool
 
@@ -90,7 +91,7 @@ func New(rdb redis.UniversalClient, cfg Config) *Engine {
 	if cfg.Acks.Releases {
 		cfg.UnlockTimeout += cfg.Acks.Timeout
 	}
-	e := &Engine{rdb: rdb, cfg: cfg, now: cfg.Clock, server: newServerClock(), lines: wait.NewLines(), proof: rand.Text(), secret: rand.Text()}
+	e := &Engine{rdb: rdb, cfg: cfg, now: cfg.Clock, server: newServerClock(), lines: wait.NewLines(), proof: rand.Text(), secret: rand.Text(), inbox: rand.Text()}
 	if e.now == nil {
 		e.now = watchdog.SystemClock()
 	}

@@ -71,9 +71,14 @@ type entry struct {
 	// waitsAt when it was answered, in server ms.
 	waits   watchdog.Instant
 	waitsAt int64
-	ends    int64  // server ms: when the lease ends that it was given last, and had to ask for
-	listed  string // the entry for the holder that may be in a list; see give.go
-	offer   offer  // the one that would be
+	// extends is how many calls of Extend are under way; extended, until when a request of
+	// one that has ended without an answer may be carried out.
+	extends  int
+	extended time.Time
+	ends     int64 // server ms: when the lease ends that it was given last, and had to ask for
+	claims   int   // attempts in its name that have not come to their end
+	heard    bool  // that it was given something, which it has not taken
+	offer    offer // the entry for a list; see give.go
 	// chain is set while another field than ours stands in Redis for what we have.
 	chain *chain
 	// unsure is the last hold, when it was given back and Redis did not answer.
@@ -386,14 +391,57 @@ func (ent *entry) exorcise(s *Spec) {
 	if until.IsZero() || time.Now().After(until) {
 		return
 	}
-	c := &claim{call: newCall(ent.engine.gate.late, s, &LockConfig{})}
-	c.begins(new(work), ent)
+	c := ent.formerly(s)
 	c.unsettled, c.until = true, until
 	if s.Queue != nil {
 		ent.engine.withdraw(c) // it may queue, too
 		return
 	}
 	ent.engine.undo(c)
+}
+
+// formerly returns a claim that stands for those of before, which nobody waits for.
+func (ent *entry) formerly(s *Spec) *claim {
+	c := &claim{call: newCall(ent.engine.gate.late, s, &LockConfig{})}
+	w := &work{entry: ent}
+	w.tries.work = w
+	c.effort = &w.tries
+	return c
+}
+
+// beginClaim counts one more attempt in the name of ent.
+func (ent *entry) beginClaim() {
+	ent.mu.Lock()
+	ent.claims++
+	ent.mu.Unlock()
+}
+
+// endClaim counts one out, and reports whether it was the last one and has left what the
+// holder was given.
+func (ent *entry) endClaim() (left bool) {
+	ent.mu.Lock()
+	defer ent.mu.Unlock()
+	ent.claims--
+	if ent.claims == 0 {
+		left, ent.heard = ent.heard && ent.count == 0, false
+	}
+	return left
+}
+
+// hear notes that the holder was given something. It returns false when there is no
+// attempt that asks for it, or takes care of it at its end.
+func (ent *entry) hear() bool {
+	ent.mu.Lock()
+	defer ent.mu.Unlock()
+	ent.heard = ent.claims > 0
+	return ent.heard
+}
+
+// had reports whether the holder has come to hold the lock since it was entered.
+func (ent *entry) had() bool {
+	ent.mu.Lock()
+	defer ent.mu.Unlock()
+	return ent.room.hold.entry != nil
 }
 
 // newItem returns an item that was never watched.

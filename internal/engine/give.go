@@ -6,8 +6,6 @@ import (
 	"encoding/hex"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/wait"
@@ -22,76 +20,11 @@ import (
 // the client is gone. Where anybody listens who is not in the list, such as
 // Redisson, the lock is open to all as ever.
 
-// listed are the entries of this client in such lists.
-type listed struct {
-	n atomic.Int32 // how many there are
-
-	// mu guards the field below.
-	mu sync.Mutex
-	m  map[string]string // by main key
-}
-
 // listKept is for how long Redis keeps such a list. It is renewed with each entry.
 const listKept = 15 * time.Second
 
 // ListKept returns listKept in ms.
 func ListKept() int64 { return listKept.Milliseconds() }
-
-// get returns the entry for a lock, as far as is known; empty for none.
-func (l *listed) get(key string) string {
-	if l.n.Load() == 0 {
-		return ""
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.m[key]
-}
-
-// set notes an entry.
-func (l *listed) set(key, entry string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.m == nil {
-		l.m = make(map[string]string)
-	}
-	l.m[key] = entry
-	l.n.Store(int32(len(l.m)))
-}
-
-// remove forgets an entry, unless there is another one by now.
-func (l *listed) remove(key, entry string) {
-	if entry == "" {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.m[key] == entry {
-		l.removeLocked(key)
-	}
-}
-
-func (l *listed) removeLocked(key string) {
-	delete(l.m, key)
-	l.n.Store(int32(len(l.m)))
-}
-
-// forget forgets the entry of a holder.
-func (l *listed) forget(key, holder string) {
-	if l.n.Load() == 0 {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if entryOf(l.m[key], holder) {
-		l.removeLocked(key)
-	}
-}
-
-// entryOf reports whether an entry is that of a holder, who has a ':' where it has a ' '.
-func entryOf(entry, holder string) bool {
-	n, colon := len(holder), strings.LastIndexByte(holder, ':')
-	return len(entry) > n && entry[n] == ' ' && entry[:colon] == holder[:colon] && entry[colon+1:n] == holder[colon+1:]
-}
 
 func (e *Engine) gives(s *Spec) bool { return e.Gives(s.List) }
 
@@ -124,8 +57,9 @@ type offer struct {
 	since uint64 // how many subscribing connections the client had lost
 }
 
-// offers returns the entry for ent. As long as its word is good that is the same one,
-// which keeps its place.
+// offers returns the entry for ent: "<holder> <lease, ms> <inbox> <word>", and " f" for
+// one who needs a fencing token. As long as its word is good that is the same one, which
+// keeps its place.
 func (ent *entry) offers(s *Spec, lease time.Duration) string {
 	e, o := ent.engine, &ent.offer
 	since := e.notifier.Lost()
@@ -134,13 +68,13 @@ func (ent *entry) offers(s *Spec, lease time.Duration) string {
 	if o.word != "" && o.since == since {
 		return o.entry
 	}
-	b := make([]byte, 0, 128)
+	b := make([]byte, 0, 192)
 	b = append(append(b, ent.field...), ' ')
-	colon := strings.LastIndexByte(ent.field, ':')
-	b[colon] = ' '
 	b = append(strconv.AppendInt(b, lease.Milliseconds(), 10), ' ')
+	request := b[strings.LastIndexByte(ent.field, ':')+1:]
+	b = append(append(b, e.inbox...), ' ')
 	at := len(b)
-	b = e.appendWord(b, s.Key, b[colon+1:], e.words.Add(1))
+	b = e.appendWord(b, s.Key, request, e.words.Add(1))
 	end := len(b)
 	if s.Fenced {
 		b = append(b, " f"...)
@@ -195,31 +129,35 @@ func (e *Engine) offered(s *Spec, g gift) bool {
 		if !e.said(s, g) {
 			return false
 		}
-		e.declines(s, g)
+		e.disown(s, g)
 		return true
 	}
 	defer e.gate.leave()
-	c, _ := e.lines.Head(s.Line).(*claim)
-	wanted := c != nil && c.entry.field == g.id
-	good := wanted && c.entry.hears(g.tag)
+	ent := e.findID(g.id, s)
+	if ent != nil {
+		defer ent.leave()
+	}
+	good := ent != nil && ent.hears(g.tag)
 	if !good && !e.said(s, g) {
 		return false
 	}
-	e.listed.forget(s.Key, g.id)
+	e.listed.popped(s.Key, g.tag)
 	switch {
-	case !wanted:
-		e.unwanted(s, g.id)
-	case !good || !e.givenTo(c, g):
+	case good && e.givenTo(ent, s, g):
+	case ent != nil && ent.hear():
 		// It is asking, perhaps since before it was given the lock, or has to.
 		e.lines.Nudge(s.Line)
+	default:
+		e.disown(s, g)
 	}
 	return true
 }
 
-// givenTo is given for c, if that is the head of its line yet and does not ask.
-func (e *Engine) givenTo(c *claim, g gift) bool {
-	pl, ok := e.lines.PledgeHead(c.spec.Line)
-	if ok && pl.Claim != wait.Claim(c) { // c has just left, and gives back what it was given
+// givenTo is given for the claim of ent, if that is the head of its line yet and does not
+// ask.
+func (e *Engine) givenTo(ent *entry, s *Spec, g gift) bool {
+	pl, ok := e.lines.PledgeHead(s.Line)
+	if ok && pl.Claim.(*claim).entry != ent { // it has just left, and gives back what it was given
 		pl.Drop()
 		return false
 	}
@@ -227,30 +165,29 @@ func (e *Engine) givenTo(c *claim, g gift) bool {
 }
 
 // enlist adds to the request of c what it says about the list.
-func (c *claim) enlist() {
+func (c *claim) enlist() errand {
 	e, s := c.spec.engine, c.spec
-	c.req.Unlist = e.listed.get(s.Key)
 	if c.waiting && c.req.Count == 1 {
 		c.req.Entry = c.listing(c.req.Lease)
 	}
+	r := e.listed.begin(s.Key, c.entry.field, c.req.Entry, "")
+	c.req.Unlist = r.takes
+	return r
 }
 
-// list notes that an entry for ent is in the list, or may be.
-func (ent *entry) list(entry string) {
-	if entry == "" {
-		return
+// enlisted returns what an answer says of the list.
+func (c *claim) enlisted(g Grant, err error) outcome {
+	switch {
+	case err != nil && Sort(err) != Maybe, err == nil && g.Verdict == Gone:
+		return listSame
+	case err != nil, g.Verdict == Late: // it may have been carried out once before, in time
+		return listUnknown
+	case g.Verdict == Granted:
+		return listCleared
+	case c.req.Entry != "":
+		return listEntered
 	}
-	ent.mu.Lock()
-	ent.listed = entry
-	ent.mu.Unlock()
-	ent.engine.listed.set(ent.key.key, entry)
-}
-
-// lists returns the entry for ent that may be in the list; empty for none.
-func (ent *entry) lists() string {
-	ent.mu.Lock()
-	defer ent.mu.Unlock()
-	return ent.listed
+	return listSame
 }
 
 // listenToBoth listens for wake-ups, and for what this client is given.
@@ -259,7 +196,7 @@ func (e *Engine) listenToBoth(s *Spec) wait.Hints {
 		return hints{e.notifier.Subscribe(s.Channel)}
 	}
 	// In this order: it can be given the lock once the wake-ups flow.
-	own, all := e.notifier.SubscribeBoth(s.Channel+":"+e.cfg.ID, func(message string) bool { return e.told(s, message) },
+	own, all := e.notifier.SubscribeBoth(s.Channel+":"+e.inbox, func(message string) bool { return e.told(s, message) },
 		s.Channel, func(string) bool { e.lines.Rouse(s.Line); return false })
 	return bothHints{hints{all}, own}
 }

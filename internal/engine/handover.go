@@ -98,6 +98,8 @@ func (h *Hold) handOver() bool {
 	ent.mu.Lock()
 	ch := ent.chain
 	nobodys := ch != nil || ent.fresh && ent.ghosts.IsZero()
+	// What stands in Redis for the next one must not be made to last longer.
+	nobodys = nobodys && ent.extends == 0 && !time.Now().Before(ent.extended)
 	ent.mu.Unlock()
 	if !nobodys || ch.moves() || s.Fenced && ent.more == 0 {
 		return false
@@ -126,6 +128,7 @@ func (h *Hold) handOver() bool {
 			g.chain = e.newChain(ent, s)
 		}
 		kept := next.Keep(c.lease(), func() {
+			c.sheds()
 			c.hold = c.entry.grant(c.ctx, c.spec, c.cfg, g, 1, ent.left)
 			if c.hold == nil {
 				return
@@ -394,13 +397,35 @@ func (e *Engine) heir(s *Spec, slice time.Time) *heir {
 	return h
 }
 
+// sheds has c go on under a number of which Redis knows nothing, if its own may be in a
+// list: what is given under that one from here on is nobody's, and is given back. It is
+// called as a pledge is kept; the caller has the ops of the entry, before and after.
+func (c *claim) sheds() {
+	e, s, old := c.spec.engine, c.spec, c.entry
+	if !c.fresh || !e.listed.has(s.Key, old.field) {
+		return
+	}
+	c.entry = e.enter(NewHolder(), s, true)
+	c.entry.tryOps() // nobody else knows it
+	c.entry.beginClaim()
+	if left := old.endClaim(); left || c.doubts > 0 {
+		former := old.formerly(s)
+		former.unsettled, former.doubts, former.until = true, c.doubts, c.until
+		former.waiting = true
+		c.unsettled, c.doubts, c.lates, c.until = false, 0, 0, time.Time{}
+		e.undo(former)
+	}
+	old.unlockOps()
+	old.leave()
+}
+
 // settle tells the heir what has become of the request that was sent at a time,
 // and reports whether that is not known.
 func (h *heir) settle(sent watchdog.Instant, ret *Return, slice time.Time, v Verdict, err error) (doubt bool) {
 	c := h.claim
 	switch {
 	case ret.Given:
-		kept := h.Keep(h.req.Lease, func() {
+		h.Keep(h.req.Lease, func() {
 			g := Grant{Token: ret.Token, more: ret.More}
 			if h.req.Entry == "" { // else nobody else was there, and a slice begins
 				g.slice = slice
@@ -413,17 +438,10 @@ func (h *heir) settle(sent watchdog.Instant, ret *Return, slice time.Time, v Ver
 				c.entry.haunt(c.until)
 			}
 		})
-		if !kept && c.fresh {
-			c.spec.engine.giveBackFor(c.spec, h.req.Holder) // sooner than its undoing may come
-		}
 	case Sort(err) == Maybe, err == nil && (v == Gone || v == Late): // an earlier run may have given it
-		if h.req.Entry != "" {
-			c.entry.list(h.req.Entry)
-		}
 		h.Doubt()
 		doubt = true
 	case ret.Listed > 0:
-		c.entry.list(h.req.Entry)
 		c.entry.waitsSince(sent, ret.Listed)
 		h.Drop()
 	default:

@@ -175,15 +175,26 @@ func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 	defer e.gate.leave()
 	ent.mu.Lock()
 	item, err := ent.item, h.stateErrLocked() // the answer is about this item, and no later hold's
+	if err == nil {
+		ent.extends++
+	}
 	ent.mu.Unlock()
 	if err != nil {
 		return e.Wrap("extend", s, err)
 	}
+	maybe := false // a request without an answer may have been carried out
+	defer func() {
+		ent.mu.Lock()
+		ent.extends--
+		if maybe {
+			ent.extended = time.Now().Add(attempt + clockSlack)
+		}
+		ent.mu.Unlock()
+	}()
 	lease = lease.Truncate(time.Millisecond)
 	if err := ctx.Err(); err != nil {
 		return e.Wrap("extend", s, err)
 	}
-	maybe := false // a request without an answer may have been carried out
 	retry := newRetrier(answerWithin)
 	for {
 		e.UpToDate(ctx, s.Key)

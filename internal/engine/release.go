@@ -286,11 +286,22 @@ func (e *Engine) returnOnce(ctx *cleanup, ent *entry, s *Spec, ret *Return, now 
 	}
 	ret.Next, ret.Given, ret.Token, ret.More, ret.Listed, ret.Heard, ret.Away = "", false, 0, 0, 0, 0, false
 	passes := ret.Heir != nil && ret.Heir.Entry == "" // nobody but this client has a part in that
-	if ret.Unlist = ""; ret.Count == 0 && !ret.Alone && !passes && e.gives(s) {
-		if ret.Unlist = ret.Leaves; ret.Unlist == "" {
-			ret.Unlist = e.listed.get(s.Key)
+	var list errand
+	if ret.Unlist = nil; ret.Count == 0 && ret.Linger == 0 && !ret.Alone && e.gives(s) {
+		entry, of := "", ""
+		switch {
+		case passes:
+			of = ret.Heir.Holder
+		case ret.Heir != nil:
+			entry = ret.Heir.Entry
+		case ret.Leaves:
+			of = ret.Holder
 		}
-		ret.Listens = e.notifier.Live(s.Channel)
+		list = e.listed.begin(s.Key, ret.Holder, entry, of)
+		ret.Unlist, ret.Listens = list.takes, e.notifier.Live(s.Channel)
+		if list.again {
+			ret.Unlist = append(ret.Unlist, entry)
+		}
 	}
 	var ask context.Context
 	var acks *acked
@@ -304,10 +315,21 @@ func (e *Engine) returnOnce(ctx *cleanup, ent *entry, s *Spec, ret *Return, now 
 	if !ret.Given {
 		e.turn(s, ret.Next)
 	}
-	if ret.Unlist != "" && err == nil && v != Late {
-		e.listed.remove(s.Key, ret.Unlist)
-	}
+	e.listed.end(&list, ret.unlisted(v, err), now.Add(returnBound+clockSlack))
 	return v, err
+}
+
+// unlisted returns what an answer says of the list.
+func (ret *Return) unlisted(v Verdict, err error) outcome {
+	switch {
+	case err != nil && Sort(err) != Maybe, ret.Heir != nil && ret.Heir.Entry == "" && !ret.Given:
+		return listSame
+	case err != nil, v == Late: // an earlier run may have been in time
+		return listUnknown
+	case ret.Listed > 0:
+		return listEntered
+	}
+	return listCleared
 }
 
 // markLost notes that Redis did not know of h any more when it was given back. item is
@@ -457,7 +479,7 @@ func (e *Engine) undone(ctx *cleanup, c *claim) bool {
 	}
 	// Its own entry, which need not be the one that is known: another waiter of this
 	// client may be in the list by now. What it would be given later, nobody gives back.
-	ret := &Return{Holder: ent.field, Count: c.base, Label: c.cfg.Label, Leaves: ent.lists()}
+	ret := &Return{Holder: ent.field, Count: c.base, Label: c.cfg.Label, Leaves: true}
 	v, err := e.returnOnce(ctx, ent, s, ret, time.Now())
 	if Sort(err) == Maybe {
 		ent.unsettled(actsUntil())

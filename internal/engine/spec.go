@@ -96,7 +96,7 @@ type Request struct {
 	Wait     time.Duration // above 0: it stands in the queue then, see Queue
 	Ends     int64         // server ms: when a lease ends that the holder was given, 0 if it was not
 	Entry    string        // for the list of those who are given the lock; see Spec.List
-	Unlist   string        // an entry to be taken out of that list
+	Unlist   []string      // entries to be taken out of that list
 	Tokens   int64         // fencing tokens to take, for an heir that is to hand on in memory
 	Deadline Deadline
 }
@@ -136,8 +136,8 @@ type Return struct {
 	LingerAs string        // this holder
 	Deadline Deadline
 	Heir     *Request // to have the lock; with a queue or an Entry, if it is the next one
-	Leaves   string   // the entry of one who gives up, empty for none
-	Unlist   string   // an entry to be taken out of the list; see Spec.List
+	Leaves   bool     // only what is of the holder is taken out of the list
+	Unlist   []string // entries to be taken out of it; see Spec.List
 	Next     string   // set by Release: the waiter of this client whose turn it is now
 	Listed   int64    // set by Release: server ms, when the heir's Entry is in the list; else 0
 	Token    int64    // set by Release: the heir's fencing token

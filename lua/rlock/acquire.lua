@@ -18,8 +18,9 @@
 -- ARGV[7]   label, kept as long as the lease (may be absent)
 -- ARGV[8]   entry for that list if another holder has the lock, or '' (may be
 --           absent)
--- ARGV[9]   an entry to take out of it, or '' (absent when ARGV[8] is)
--- ARGV[10]  ms for which the list is kept (likewise)
+-- ARGV[9]   ms for which the list is kept (absent when ARGV[8] is)
+-- ARGV[10...] entries to take out of it, when the lock is granted or ARGV[8] comes in
+--           (may be absent)
 --
 -- Returns server ms                            granted, for that lease, without a token
 --         {1, lease left ms, server ms, token}  granted: the holder has that hold count
@@ -37,7 +38,7 @@ if late > 0 or -late > ARGV[5] + 0 then
 end
 local count, lease, fenced, label = ARGV[2], ARGV[3] + 0, ARGV[6] == '1', ARGV[7]
 local entry = ARGV[8]
-local list, unlist = entry and KEYS[fenced and 3 or 2], ARGV[9]
+local list = entry and KEYS[fenced and 3 or 2]
 
 local mine = false
 local left = call('PTTL', lock)
@@ -58,12 +59,12 @@ if not mine then
         -- commands do.
         redis.pcall('ZADD', list, #time[2] == 6 and time[1] .. time[2] or at, entry)
       end
-      if type(redis.pcall('PEXPIRE', list, ARGV[10])) == 'table' then
+      if type(redis.pcall('PEXPIRE', list, ARGV[9])) == 'table' then
         redis.pcall('DEL', list)
       end
-    end
-    if list and unlist ~= '' and unlist ~= entry then
-      redis.pcall('ZREM', list, unlist)
+      if ARGV[10] then
+        redis.pcall('ZREM', list, unpack(ARGV, 10))
+      end
     end
     return {0, left, now, 0}
   end
@@ -79,7 +80,7 @@ if fenced then
 end
 
 if list then
-  redis.pcall('ZREM', list, entry, unlist)
+  redis.pcall('ZREM', list, entry, unpack(ARGV, 10))
 end
 call('HSET', lock, holder, count)
 if left < lease then

@@ -5,6 +5,8 @@
 --
 -- KEYS[1]  the lock: a hash of holder -> hold count
 -- KEYS[2]  the fencing token counter, when there is an ARGV[7]; it never expires
+-- KEYS[n]  the last one is the list of those who are given the lock, when there is an
+--          ARGV[10]: see rlock/release
 -- ARGV[1]  the holder who gives back all that it has
 -- ARGV[2]  the holder who takes
 -- ARGV[3]  the hold count that it has then
@@ -18,6 +20,7 @@
 -- ARGV[8]  Redis channel of the lock (may be absent)
 -- ARGV[9]  how to publish: 'PUBLISH', 'SPUBLISH', 'BOTH' or 'NONE' (absent when
 --          ARGV[8] is)
+-- ARGV[10...] entries of the holder who takes, to take out of the list (may be absent)
 --
 -- Returns {1, server ms, token, more}  passed; so many tokens behind that one are
 --                                      taken with it; both are 0 without an ARGV[7]
@@ -40,6 +43,9 @@ if tokens then
   token = tonumber(call('GET', KEYS[2]) or -1)
 end
 local has = call('HMGET', lock, to, from)
+if ARGV[10] and (has[1] or has[2]) then
+  redis.pcall('ZREM', KEYS[#KEYS], unpack(ARGV, 10))
+end
 if has[1] then
   if token < 0 then
     token = clock

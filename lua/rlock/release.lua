@@ -13,8 +13,8 @@
 --
 -- KEYS[1]   the lock: a hash of holder -> hold count
 -- KEYS[2]   the list of those who are given the lock (may be absent): a sorted set
---           by the server µs of a request, of client id, number of the
---           holder, lease in ms and a word, with a ' ' between, and
+--           by the server µs of a request, of holder, lease in ms, inbox of its
+--           client and a word, none of which has a ' ' in it, with one between, and
 --           ' f' behind for those who need a fencing token
 -- KEYS[3]   the fencing token counter, when ARGV[9] is '1'
 -- KEYS[n]   the last key is the holder's label, when ARGV[10] is '1'
@@ -23,7 +23,7 @@
 -- ARGV[3]   not after: server time, ms since the epoch; 0: whenever it comes,
 --           for a holder that will never hold the lock again
 -- ARGV[4]   the most by which ARGV[3] may lie ahead, ms
--- ARGV[5]   Redis channel of the lock; that of a client has ':' and its id behind
+-- ARGV[5]   Redis channel of the lock; that of a client has ':' and its inbox behind
 -- ARGV[6]   how to publish: 'PUBLISH', 'SPUBLISH', 'BOTH' or 'NONE'
 -- ARGV[7]   ms for which a freed lock stays closed, 0 for not at all (may be absent)
 -- ARGV[8]   the holder in whose name it stays closed, when ARGV[7] is above 0; else
@@ -31,9 +31,9 @@
 --           nobody else is, or '' (may be absent)
 -- ARGV[9]   '1' when every new hold takes a fencing token (may be absent)
 -- ARGV[10]  '1' when there is a label (may be absent)
--- ARGV[11]  an entry to take out of the list, or '' (may be absent)
--- ARGV[12]  on how many connections this client listens on ARGV[5] (may be absent)
--- ARGV[13]  ms for which the list is kept, from about its last entry (may be absent)
+-- ARGV[11]  on how many connections this client listens on ARGV[5] (may be absent)
+-- ARGV[12]  ms for which the list is kept, from about its last entry (may be absent)
+-- ARGV[13...] entries to take out of the list (may be absent)
 --
 -- Returns 1 + listeners               freed; how many connections were told, as far
 --                                     as this server knows
@@ -63,8 +63,8 @@ end
 local linger = ARGV[7] or '0'
 if ARGV[2] == '0' and linger == '0' then
   local entry = ARGV[8] or ''
-  if ARGV[11] and ARGV[11] ~= '' then
-    try('ZREM', list, ARGV[11])
+  if ARGV[13] then
+    try('ZREM', list, unpack(ARGV, 13))
   end
   -- The last field of a hash takes the key with it.
   if call('HDEL', lock, holder) == 0 then
@@ -93,17 +93,15 @@ if ARGV[2] == '0' and linger == '0' then
     while first[1] or entry ~= '' do
       local e = first[1]
       local text = e or entry
-      local gap = find(text, ' ', 1, true) or 0
-      local client = sub(text, 1, gap - 1)
-      local number, lease, at = string.match(text, '^(%d+) (%d+) ()%w', gap + 1)
+      local to, number, lease, inbox, at = string.match(text, '^(%S+:(%d+)) (%d+) (%w+) ()%w')
       -- Nothing is said before it is so: a replica may pass a message on that
       -- nobody has heard here. And a server that does not hear this client itself
       -- does not know who listens.
-      local own = channel .. ':' .. client
+      local own = channel .. ':' .. (inbox or '')
       local listen = try('PUBSUB', 'NUMSUB', channel, own)
       if not known then
         known = e and 1 or 0
-        local others = listen.err and -1 or listen[2] - (ARGV[12] or 0)
+        local others = listen.err and -1 or listen[2] - (ARGV[11] or 0)
         if others > 1 then
           local more = call('ZCARD', list)
           known = known + more
@@ -124,7 +122,6 @@ if ARGV[2] == '0' and linger == '0' then
       end
       local kind = number and find(text, ' ', at, true)
       if number and (fenced or not kind or sub(text, kind) ~= ' f') and (not e or exact - first[2] < stale and listen[4] > 0) then
-        local to = client .. ':' .. number
         call('HSET', lock, to, '1')
         -- A lock without a lease would be held for ever.
         if try('PEXPIRE', lock, lease) == 1 then
@@ -143,7 +140,7 @@ if ARGV[2] == '0' and linger == '0' then
           if type(try('PUBLISH', own, '+' .. gift .. sub(text, at, (kind or 0) - 1))) == 'number' then
             if entry ~= '' then
               call('ZADD', list, exactly, entry)
-              if not lasts and type(try('PEXPIRE', list, ARGV[13])) == 'table' then
+              if not lasts and type(try('PEXPIRE', list, ARGV[12])) == 'table' then
                 try('DEL', list)
               end
             end
@@ -160,7 +157,7 @@ if ARGV[2] == '0' and linger == '0' then
     end
     if entry ~= '' then
       call('ZADD', list, exactly, entry)
-      if type(try('PEXPIRE', list, ARGV[13])) == 'table' then
+      if type(try('PEXPIRE', list, ARGV[12])) == 'table' then
         try('DEL', list)
       end
     end

@@ -1,0 +1,209 @@
+package rlock_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/fairlock"
+	"github.com/latchkey-go/latchkey/internal/redistest"
+	"github.com/latchkey-go/latchkey/lua"
+	"github.com/latchkey-go/latchkey/rlock"
+)
+
+// An Unlock gives the lock to nobody of its own client who has had it in another way: the
+// answers to a TryLock, which takes the entry of the client's waiter out of the list, and
+// to the waiter, who was refused after that, come in the wrong order.
+func TestEntryAfterAnswersInTheWrongOrder(t *testing.T) {
+	for name, opts := range map[string][]any{
+		"plain": nil, "fenced": {rlock.Fenced()}, "not handed on": {latchkey.WithHandOver(0)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var ropts []rlock.Option
+			for _, o := range opts {
+				if o, ok := o.(rlock.Option); ok {
+					ropts = append(ropts, o)
+				}
+			}
+			given(t, ropts, func(t *testing.T, env *redistest.Env, _ *latchkey.Hold) {
+				w := waits(t, env, t.Context(), opts...)
+				enlisted(t, env)
+				l, link := rlock.New(w.c, "l", ropts...), env.Link(w.rdb)
+				link.HoldFor(50 * time.Millisecond)
+				link.OnNext(1, "evalsha", redistest.Hold)
+				env.Redis.Del(t.Context(), "l") // by force: nobody is told
+				try := faultGo(func() (*latchkey.Hold, error) { return l.TryLock(t.Context()) })
+				synctest.Wait()
+				require.EqualValues(t, 1, env.Redis.Exists(t.Context(), "l").Val(), "the TryLock has it")
+				require.Zero(t, env.Redis.Exists(t.Context(), listOfL).Val(), "and nobody is in the list")
+				env.Redis.Publish(t.Context(), channelOfL, "0")
+				synctest.Wait()
+				enlisted(t, env) // again
+				require.Empty(t, try, "the answer came too early")
+				first := <-try
+				require.NoError(t, first.err)
+				mustUnlock(t, first.hold)
+				r := <-w.got
+				require.NoError(t, r.err)
+				link.OnNext(1, "evalsha", redistest.Hold) // a message about it would come before the answer
+				mustUnlock(t, r.hold)
+				env.Advance(100 * time.Millisecond)
+				require.Zero(t, env.Redis.Exists(t.Context(), "l", listOfL).Val(), "it was given to one who has had it")
+			})
+		})
+	}
+}
+
+// What a holder is given under the number of its entry, while it has the lock from another
+// of its client in memory, is given back at once: it has another number by then.
+func TestGivenToOneWhoWasHandedIt(t *testing.T) {
+	given(t, nil, func(t *testing.T, env *redistest.Env, h *latchkey.Hold) {
+		w := waits(t, env, t.Context())
+		mine := enlisted(t, env)
+		l := rlock.New(w.c, "l")
+		env.Redis.Del(t.Context(), "l")
+		first, err := l.TryLock(t.Context())
+		require.NoError(t, err)
+		env.Redis.Publish(t.Context(), channelOfL, "0") // so that the waiter asks
+		synctest.Wait()
+		require.Equal(t, mine, enlisted(t, env))
+		mustUnlock(t, first)
+		second := (<-w.got).hold
+		require.Equal(t, map[string]string{first.HolderID(): "1"}, env.Redis.HGetAll(t.Context(), "l").Val(), "in memory")
+
+		// The lock is lost, and another client has it, and gives it to the entry.
+		env.Redis.Del(t.Context(), "l")
+		other := mustLock(t, rlock.New(faultClient(t, env.Client()), "l"))
+		require.ErrorIs(t, h.Unlock(t.Context()), latchkey.ErrLeaseLost)
+		mustUnlock(t, other)
+		env.Advance(100 * time.Millisecond)
+		require.Zero(t, env.Redis.Exists(t.Context(), "l", listOfL).Val(), "it stays with one who does not know of it")
+		require.ErrorIs(t, second.Unlock(t.Context()), latchkey.ErrLeaseLost)
+	})
+}
+
+// Who is passed the lock by Redis is in no list any more.
+func TestPassedOnTakesOutTheEntry(t *testing.T) {
+	fenced := []rlock.Option{rlock.Fenced()}
+	given(t, fenced, func(t *testing.T, env *redistest.Env, _ *latchkey.Hold) {
+		w := waits(t, env, t.Context(), rlock.Fenced())
+		mine := enlisted(t, env)
+		env.Redis.Del(t.Context(), "l")
+		first, err := rlock.New(w.c, "l", fenced...).TryLock(t.Context())
+		require.NoError(t, err)
+		env.Redis.Publish(t.Context(), channelOfL, "0") // so that the waiter asks
+		synctest.Wait()
+		require.Equal(t, mine, enlisted(t, env))
+		passed := env.Commands("evalsha")
+		mustUnlock(t, first)
+		second := <-w.got
+		require.NoError(t, second.err)
+		require.Equal(t, passed+1, env.Commands("evalsha"), "by one command")
+		require.Equal(t, map[string]string{second.hold.HolderID(): "1"}, env.Redis.HGetAll(t.Context(), "l").Val())
+		require.Zero(t, env.Redis.Exists(t.Context(), listOfL).Val())
+		mustUnlock(t, second.hold)
+	})
+}
+
+// A client with the id of one that has died is another one: nothing is given to the dead
+// because it listens.
+func TestGivenToTheDeadOfTheSameID(t *testing.T) {
+	given(t, nil, func(t *testing.T, env *redistest.Env, h *latchkey.Hold) {
+		dead := waits(t, env, t.Context(), latchkey.WithID("worker"))
+		enlisted(t, env)
+		link := env.Link(dead.rdb)
+		link.OnCommand(func([]string) redistest.Act { return redistest.RefuseRST })
+		link.CutAll()
+		env.Advance(100 * time.Millisecond)
+		w := waits(t, env, t.Context(), latchkey.WithID("worker"))
+		start := time.Now()
+		mustUnlock(t, h)
+		r := <-w.got
+		require.NoError(t, r.err)
+		require.Less(t, time.Since(start), 50*time.Millisecond)
+		mustUnlock(t, r.hold)
+		link.OnCommand(nil)
+		if last := <-dead.got; last.err == nil { // else it had no answer for too long
+			mustUnlock(t, last.hold)
+		}
+	})
+}
+
+// A reentrant lock and a fair lock of one name are told of what they are given on Redis
+// channels of their own, so that a client that waits for both hears of both.
+func TestGivenBesideAFairLock(t *testing.T) {
+	for _, fairFirst := range []bool{true, false} {
+		given(t, nil, func(t *testing.T, env *redistest.Env, h *latchkey.Hold) {
+			c := faultClient(t, env.Client())
+			fair, plain := fairlock.New(c, "l"), rlock.New(c, "l")
+			waiting := []func() (*latchkey.Hold, error){
+				func() (*latchkey.Hold, error) { return fair.Lock(t.Context()) },
+				func() (*latchkey.Hold, error) { return plain.Lock(t.Context()) },
+			}
+			got := make([]<-chan faultResult, 2)
+			for i := range got {
+				if !fairFirst {
+					i = 1 - i
+				}
+				got[i] = faultGo(waiting[i])
+				env.Advance(50 * time.Millisecond)
+			}
+			mustUnlock(t, h) // to the reentrant one
+			start := time.Now()
+			r := <-got[1]
+			require.NoError(t, r.err)
+			require.Less(t, time.Since(start), 50*time.Millisecond)
+			mustUnlock(t, r.hold)
+			r = <-got[0]
+			require.NoError(t, r.err)
+			mustUnlock(t, r.hold)
+		})
+	}
+}
+
+// An extension that is under way when its hold is given back is not carried out for the
+// next one: the lock is not handed on in memory meanwhile, nor for as long as one without
+// an answer may come.
+func TestExtendMeetsTheHandOver(t *testing.T) {
+	for _, doubt := range []bool{false, true} {
+		given(t, nil, func(t *testing.T, env *redistest.Env, h *latchkey.Hold) {
+			w := waits(t, env, t.Context())
+			mustUnlock(t, h)
+			first := (<-w.got).hold
+			l := rlock.New(w.c, "l")
+			next := faultGo(func() (*latchkey.Hold, error) { return l.Lock(t.Context()) })
+			synctest.Wait()
+			link := env.Link(w.rdb)
+			link.HoldFor(5 * time.Millisecond) // in which the key shows who had it before
+			link.OnCommand(func(args []string) redistest.Act {
+				if runs(args, lua.RLockRenew) {
+					return redistest.Late
+				}
+				return redistest.Pass
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			extended := make(chan error, 1)
+			go func() { extended <- first.Extend(ctx, time.Hour) }()
+			synctest.Wait()
+			require.EqualValues(t, 1, link.Count(redistest.Late), "it is under way")
+			if doubt {
+				cancel()
+				require.ErrorIs(t, <-extended, context.Canceled)
+			}
+			mustUnlock(t, first)
+			r := <-next
+			require.NoError(t, r.err)
+			if !doubt {
+				require.ErrorIs(t, <-extended, latchkey.ErrNotHeld)
+			}
+			env.Advance(2 * time.Second)
+			require.LessOrEqual(t, env.Redis.PTTL(t.Context(), "l").Val(), 30*time.Second, "it is closed for longer than its holder knows")
+			mustUnlock(t, r.hold)
+		})
+	}
+}
