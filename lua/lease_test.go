@@ -57,7 +57,7 @@ func leasedScripts() []leased {
 	held := both(hash("lock", "me", 1), ends("lock"))
 	twice := both(hash("lock", "me", 2), ends("lock"))
 	other := both(hash("lock", "you:1", 1), ends("lock"))
-	list := both([]any{"ZADD", "list", 1, "she 1 1000 word"}, ends("list"))
+	list := both([]any{"ZADD", "list", 1, "she:1 1000 she word"}, ends("list"))
 
 	rw := func(mode string, readers ...string) [][]any {
 		cmds := both(hash("lock", "mode", mode), ends("lock"))
@@ -108,14 +108,14 @@ func leasedScripts() []leased {
 	}
 
 	return []leased{
-		{"new", lua.RLockAcquire, []string{"lock", "token", "list", "label"}, nil, timely([]any{"me", 1, 1}, "1", "label", "", "", long), []string{"token"}},
-		{"nested", lua.RLockAcquire, []string{"lock", "list", "label"}, held, timely([]any{"me", 2, long}, "", "label", "", "", long), nil},
-		{"refused", lua.RLockAcquire, []string{"lock", "list", "label"}, other, timely([]any{"me", 1, long}, "", "label", "me 1 1000 word", "", long), nil},
+		{"new", lua.RLockAcquire, []string{"lock", "token", "list", "label"}, nil, timely([]any{"me", 1, 1}, "1", "label", "", long), []string{"token"}},
+		{"nested", lua.RLockAcquire, []string{"lock", "list", "label"}, held, timely([]any{"me", 2, long}, "", "label", "", long), nil},
+		{"refused", lua.RLockAcquire, []string{"lock", "list", "label"}, other, timely([]any{"me", 1, long}, "", "label", "me:1 1000 me word", long), nil},
 		{"new", lua.RLockAcquireMany, []string{"lock", "lock2"}, nil, func(now int64) []any { return []any{1, now + within, ahead, "me", "you"} }, nil},
 		{"nested", lua.RLockRelease, []string{"lock"}, twice, timely([]any{"me", 1}, "ch", "PUBLISH"), nil},
 		{"lingers", lua.RLockRelease, []string{"lock"}, held, timely([]any{"me", 0}, "ch", "PUBLISH", 1, "heir"), nil},
-		{"given", lua.RLockRelease, []string{"lock", "list", "token"}, held, timely([]any{"me", 0}, "ch", "PUBLISH", 0, "me 1 1 word", "1", "", "", 0, long), []string{"token"}},
-		{"listed", lua.RLockRelease, []string{"lock", "list"}, append(slices.Clone(held), list...), timely([]any{"me", 0}, "ch", "PUBLISH", 0, "me 1 1 word", "", "", "", 0, long), nil},
+		{"given", lua.RLockRelease, []string{"lock", "list", "token"}, held, timely([]any{"me", 0}, "ch", "PUBLISH", 0, "me:1 1 me word", "1", "", 0, long), []string{"token"}},
+		{"listed", lua.RLockRelease, []string{"lock", "list"}, append(slices.Clone(held), list...), timely([]any{"me", 0}, "ch", "PUBLISH", 0, "me:1 1 me word", "", "", 0, long), nil},
 		{"passed", lua.RLockPass, []string{"lock", "token"}, held, timely([]any{"me", "you", 1, 1}, 5), []string{"token"}},
 		{"passed as it is", lua.RLockPass, []string{"lock"}, held, timely([]any{"me", "you", 1, 0}), nil},
 		{"held", lua.RLockRenew, []string{"lock", "label"}, append(slices.Clone(held), []any{"SET", "label", 1, "PX", 30000}), timely(nil, "me", 1, "", 1), nil},

@@ -143,7 +143,7 @@ var watchdogBugs = []Bug{
 	{
 		Name: "rlock/word-of-nobody", What: "anybody may have what a client holds for nobody given back",
 		File: "internal/engine/give.go",
-		Old:  "if !good && !e.said(s, g) {", New: "if wanted && !good && !e.said(s, g) {",
+		Old:  "if !good && !e.said(s, g) {", New: "if ent != nil && !good && !e.said(s, g) {",
 		Package: "rlock", Run: "^TestGivenToNobody$", Fast: true,
 	},
 	{
@@ -160,8 +160,44 @@ var watchdogBugs = []Bug{
 	},
 	{
 		Name: "rlock/entry-stays-known", What: "the entry of who was given a lock is taken for one that is in the list yet",
-		File: "internal/engine/give.go",
-		Old:  "entry[colon+1:n] == holder[colon+1:]", New: "entry[colon+1:n] != holder[colon+1:]",
-		Package: "internal/engine", Run: "^TestListedForgets$",
+		File: "internal/engine/listed.go",
+		Old:  "return x.asks == 0 && !x.until.After(time.Now()) && wordOf(x.entry) == word", New: "return false",
+		Package: "internal/engine", Run: "^TestListedUntilProvedGone$",
+	},
+	{
+		Name: "rlock/answers-in-order", What: "an entry is taken for gone by an answer that came after the one which says that it is in",
+		File: "internal/engine/listed.go",
+		Old:  "still := x.last < r.at && !x.until.After(r.began)", New: "still := true",
+		Package: "internal/engine", Run: "^TestListedUntilProvedGone$",
+	},
+	{
+		Name: "rlock/unlock-gives-to-itself", What: "the same, where it ends: an Unlock gives the lock to the very holder that unlocks, and nobody knows",
+		File: "internal/engine/listed.go",
+		Old:  "out := taken && still && x.asks == 0", New: "out := taken",
+		Package: "rlock", Run: "^TestEntryAfterAnswersInTheWrongOrder$|^TestGivenToOneWhoWasHandedIt$",
+	},
+	{
+		Name: "rlock/handed-on-under-the-entry", What: "who is handed a lock in memory keeps the number that stands in the list, and what is given to it stays with nobody",
+		File: "internal/engine/handover.go",
+		Old:  "			c.sheds()\n", New: "",
+		Package: "rlock", Run: "^TestGivenToOneWhoWasHandedIt$",
+	},
+	{
+		Name: "rlock/passed-on-and-listed", What: "who is passed a lock by Redis stays in the list of those who are given it",
+		File: "lua/rlock/pass.lua",
+		Old:  "call('HSET', lock, to, ARGV[3])\n", New: "ARGV[10] = nil\ncall('HSET', lock, to, ARGV[3])\n",
+		Package: "rlock", Run: "^TestPassedOnTakesOutTheEntry$",
+	},
+	{
+		Name: "rlock/inbox-of-the-dead", What: "a client hears what is given to another one of its id, or to a fair lock of the name",
+		File: "internal/engine/engine.go",
+		Old:  "inbox: rand.Text()}", New: "inbox: cfg.ID}",
+		Package: "rlock", Run: "^TestGivenToTheDeadOfTheSameID$",
+	},
+	{
+		Name: "engine/extend-of-the-next", What: "an Extend under way while its hold is handed on makes the next holder's lease longer",
+		File: "internal/engine/handover.go",
+		Old:  "nobodys && ent.extends == 0 &&", New: "nobodys &&",
+		Package: "rlock", Run: "^TestExtendMeetsTheHandOver$",
 	},
 }

@@ -43,10 +43,10 @@ if tokens then
   token = tonumber(call('GET', KEYS[2]) or -1)
 end
 local has = call('HMGET', lock, to, from)
-if ARGV[10] and (has[1] or has[2]) then
-  redis.pcall('ZREM', KEYS[#KEYS], unpack(ARGV, 10))
-end
 if has[1] then
+  if ARGV[10] then
+    redis.pcall('ZREM', KEYS[#KEYS], unpack(ARGV, 10))
+  end
   if token < 0 then
     token = clock
     redis.pcall('SET', KEYS[2], string.format('%.0f', token))
@@ -77,6 +77,9 @@ if lease > 0 then
     call('HDEL', lock, to)
     return done
   end
+end
+if ARGV[10] then
+  redis.pcall('ZREM', KEYS[#KEYS], unpack(ARGV, 10))
 end
 -- Others sleep for the lease that they have seen, Java without a recheck: nobody would
 -- tell them when a shorter one ends by itself.
