@@ -103,6 +103,50 @@ func TestLabelGoesWithTheHold(t *testing.T) {
 	}
 }
 
+// So does that of a permit: by whatever way it is given back, and where its label is
+// written yet when its caller gives up.
+func TestLabelGoesWithThePermit(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		ctx, conn := t.Context(), b.Client()
+		c := latchkey.New(conn)
+		s, labels := permitsemaphore.New(c, "slots"), func() []string { return b.Redis.Keys(ctx, "latchkey_label:*").Val() }
+		require.NoError(t, s.SetPermits(ctx, 5))
+		p, err := s.Acquire(ctx, latchkey.Label("me"))
+		require.NoError(t, err)
+		require.Len(t, labels(), 1)
+		require.NoError(t, s.Release(ctx, p.ID()))
+		require.Empty(t, labels(), "by its id")
+
+		p, err = s.Acquire(ctx, latchkey.Label("me"))
+		require.NoError(t, err)
+		require.NoError(t, permitsemaphore.New(newClient(t, b.Client()), "slots").Release(ctx, p.ID()))
+		require.ErrorIs(t, p.Release(ctx), latchkey.ErrNotHeld)
+		require.Empty(t, labels(), "by somebody else")
+
+		b.Link(conn).OnCommand(func(args []string) redistest.Act {
+			if strings.Contains(strings.Join(args, " "), "latchkey_label:") {
+				b.Link(conn).OnCommand(nil)
+				return redistest.Late
+			}
+			return redistest.Pass
+		})
+		b.Link(conn).HoldFor(200 * time.Millisecond)
+		soon, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		defer cancel()
+		p, err = s.Acquire(soon, latchkey.Label("me"))
+		require.NoError(t, err)
+		require.NoError(t, p.Release(ctx))
+		time.Sleep(time.Second)
+		require.Empty(t, labels(), "of one who gave up")
+
+		_, err = s.Acquire(ctx, latchkey.Label("me"))
+		require.NoError(t, err)
+		require.Len(t, labels(), 1)
+		require.NoError(t, c.Close())
+		require.Empty(t, labels(), "by Close")
+	})
+}
+
 // Whichever of a holder's holds is extended, its label lasts as long as the lease.
 func TestLabelOfAnExtendedHold(t *testing.T) {
 	for _, tc := range []struct {

@@ -157,7 +157,7 @@ func (s *Semaphore) release(ctx context.Context, op string, ids []string) (unkno
 	case len(slices.Compact(sorted)) < len(ids):
 		return nil, s.engine.Wrap(op, s.spec, errors.New("the id of a permit is given twice"))
 	}
-	ended := s.engine.Returning(s.spec, raw)
+	ended := s.engine.Returning(ctx, s.spec, raw)
 	maybe := false
 	err = s.engine.Return(ctx, op, s.spec, func(ctx context.Context, _ engine.Deadline) (engine.Verdict, error) {
 		out, err := s.scripts.Free(ctx, s.engine, raw, true)

@@ -45,16 +45,31 @@ func (e *Engine) writeLabels(ctx context.Context, text string, keys []string, le
 	_, _ = e.Eval(ctx, lua.LabelWrite, len(keys), args)
 }
 
-// label writes the labels of leases that the caller of d has just been granted.
-func (d *demand) label(leases []*Lease) {
-	if d.cfg.Label == "" || len(leases) == 0 {
+// label writes the label of leases that end after d, for a caller who waits for it as
+// long as ctx lasts. Who gives one of them back waits for its end: a label that comes
+// later would stay.
+func (e *Engine) label(ctx context.Context, text string, d time.Duration, leases ...*Lease) {
+	if text == "" || len(leases) == 0 || !e.gate.enter() {
 		return
 	}
+	written := make(chan struct{})
 	keys, times := make([]string, len(leases)), make([]time.Duration, len(leases))
 	for i, l := range leases {
-		keys[i], times[i] = PermitLabelKey(l.spec.Key, l.id), d.spec.engine.LeaseTime(d.cfg)
+		keys[i], times[i] = PermitLabelKey(l.spec.Key, l.id), d
+		l.mu.Lock()
+		l.written = written
+		l.mu.Unlock()
 	}
-	d.spec.engine.writeLabels(d.ctx, d.spec.engine.who(d.cfg.Label, leases[0].since).String(), keys, times)
+	text = e.who(text, leases[0].since).String()
+	go func() {
+		defer e.gate.leave()
+		defer close(written)
+		e.writeLabels(context.WithoutCancel(ctx), text, keys, times)
+	}()
+	select {
+	case <-written:
+	case <-ctx.Done():
+	}
 }
 
 // KeepLabels keeps the labels of permits that were renewed, by one command for the
@@ -72,9 +87,22 @@ func (e *Engine) KeepLabels(ctx context.Context, batch []Renewal) {
 	}
 }
 
-// unlabel removes the label of a permit that was given back.
-func (l *Lease) unlabel(ctx context.Context) {
-	if l.cfg.Label != "" {
-		l.engine.writeLabels(ctx, "", []string{PermitLabelKey(l.spec.Key, l.id)}, []time.Duration{0})
+// dropLabels removes the labels of what was given back, or may have been.
+func (e *Engine) dropLabels(ctx context.Context, leases ...*Lease) {
+	var keys []string
+	for _, l := range leases {
+		if l.cfg.Label == "" {
+			continue
+		}
+		l.mu.Lock()
+		written := l.written
+		l.mu.Unlock()
+		if written != nil {
+			<-written
+		}
+		keys = append(keys, PermitLabelKey(l.spec.Key, l.id))
+	}
+	if len(keys) > 0 {
+		e.writeLabels(ctx, "", keys, make([]time.Duration, len(keys)))
 	}
 }

@@ -39,6 +39,7 @@ type Lease struct {
 	gone      chan struct{} // behind Lost; made on demand
 	returning bool          // it is being given back
 	missing   bool          // it was found gone meanwhile
+	written   chan struct{} // closed when its label was written; nil without one
 	asked     bool          // Redis has been asked to take it back, or said that it is gone
 }
 
@@ -288,8 +289,8 @@ func (l *Lease) Return(ctx context.Context) error {
 	}
 	st := l.state
 	l.mu.Unlock()
-	if st == released {
-		l.unlabel(detached(ctx, e.cfg.UnlockTimeout))
+	if st != unsure {
+		e.dropLabels(detached(ctx, e.cfg.UnlockTimeout), l)
 	}
 	switch {
 	case st == lost:
@@ -313,7 +314,7 @@ func (l *Lease) giveUpRest(ctx context.Context) {
 	once := detached(ctx, min(returnBound, l.engine.cfg.UnlockTimeout))
 	// Where Redis does not hear of it, the lease ends it.
 	if out, err := l.spec.Renewer.(Leaser).Free(once, l.engine, []string{l.id}, true); err == nil && out[0] {
-		l.unlabel(once)
+		l.engine.dropLabels(once, l)
 	}
 }
 
@@ -384,7 +385,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 // Returning notes that the things of those ids are about to be given back by
 // whoever knows the ids, whether they are this client's or not. The function it
 // returns must be called when that has been done or has failed.
-func (e *Engine) Returning(s *Spec, ids []string) (ended func(done bool)) {
+func (e *Engine) Returning(ctx context.Context, s *Spec, ids []string) (ended func(done bool)) {
 	var mine []*Lease
 	ls := &e.leases
 	ls.mu.Lock()
@@ -412,6 +413,9 @@ func (e *Engine) Returning(s *Spec, ids []string) (ended func(done bool)) {
 				l.end(lost, ErrLeaseLost, LossTaken)
 			}
 		}
+		if done {
+			e.dropLabels(detached(ctx, e.cfg.UnlockTimeout), mine...)
+		}
 	}
 }
 
@@ -438,7 +442,7 @@ func (e *Engine) Relet(ctx context.Context, s *Spec, id string, sent watchdog.In
 		l.end(lost, ErrLeaseLost, LossLimit)
 		return
 	}
-	if label := l.cfg.Label; label != "" && d > 0 {
-		e.writeLabels(ctx, e.who(label, l.since).String(), []string{PermitLabelKey(s.Key, id)}, []time.Duration{d})
+	if d > 0 {
+		e.label(ctx, l.cfg.Label, d, l)
 	}
 }

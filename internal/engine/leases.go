@@ -36,7 +36,7 @@ func (ls *leases) releaseAll(ctx context.Context) error {
 		all = append(all, l)
 	}
 	ls.mu.Unlock()
-	ids := map[*Spec][]string{} // by any one spec of a key
+	ids := map[*Spec][]*Lease{} // by any one spec of a key
 	specs := map[string]*Spec{}
 	for _, l := range all {
 		if !l.end(closed, ErrClosed, "") {
@@ -46,7 +46,7 @@ func (ls *leases) releaseAll(ctx context.Context) error {
 			specs[l.spec.Key] = l.spec
 		}
 		s := specs[l.spec.Key]
-		ids[s] = append(ids[s], l.id)
+		ids[s] = append(ids[s], l)
 	}
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -54,7 +54,11 @@ func (ls *leases) releaseAll(ctx context.Context) error {
 	slots := make(chan struct{}, releasers)
 	for s, ids := range ids {
 		e := all[0].engine
-		for batch := range slices.Chunk(ids, freeBatch) {
+		for leases := range slices.Chunk(ids, freeBatch) {
+			batch := make([]string, len(leases))
+			for i, l := range leases {
+				batch[i] = l.id
+			}
 			slots <- struct{}{}
 			wg.Go(func() {
 				defer func() { <-slots }()
@@ -62,6 +66,7 @@ func (ls *leases) releaseAll(ctx context.Context) error {
 					_, err := s.Renewer.(Leaser).Free(ctx, e, batch, false)
 					return Granted, err
 				})
+				e.dropLabels(detached(ctx, e.cfg.UnlockTimeout), leases...)
 				if err != nil {
 					mu.Lock()
 					errs = append(errs, e.Wrap("close", s, err))

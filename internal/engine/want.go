@@ -108,7 +108,7 @@ func (e *Engine) Until(ctx context.Context, op string, s *Spec, cfg *LockConfig,
 	var leases []*Lease
 	if l, ok := w.(Lessee); ok && err == nil {
 		leases = l.Leases()
-		d.label(leases)
+		e.label(ctx, cfg.Label, e.LeaseTime(cfg), leases...)
 	}
 	d.report(len(leases), err)
 	if err != nil {
