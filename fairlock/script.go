@@ -112,11 +112,11 @@ func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.Reque
 	switch {
 	case len(ints) == 4 && ints[0] == 0:
 		e.Learn(reply, ints[2])
-		return engine.Grant{Verdict: engine.Refused, Left: millis(max(ints[1], 0)), Server: ints[2], Ticket: ints[3], Next: text}, nil
+		return engine.Grant{Verdict: engine.Refused, Left: engine.LeaseLeft(ints[1]), Server: ints[2], Ticket: ints[3], Next: text}, nil
 	case len(ints) == 3:
 		if verdict, ok := acquireVerdicts[ints[0]]; ok {
 			e.Learn(reply, ints[2])
-			return engine.Grant{Verdict: verdict, Left: millis(max(ints[1], 0)), Server: ints[2]}, nil
+			return engine.Grant{Verdict: verdict, Left: engine.LeaseLeft(ints[1]), Server: ints[2]}, nil
 		}
 	}
 	return engine.Grant{}, engine.Unexpected(lua.FairLockAcquire, reply)

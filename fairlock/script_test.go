@@ -600,7 +600,7 @@ func TestReleaseToHeir(t *testing.T) {
 		require.Equal(s, map[string]string{"go:3": "1"}, s.rdb.HGetAll(s.Context(), "f").Val())
 		require.InDelta(s, 5000, s.rdb.PTTL(s.Context(), "f").Val().Milliseconds(), 100)
 		require.Equal(s, "java:1 305", s.places())
-		require.Empty(s, heard())
+		require.Equal(s, []string{"java 0"}, heard(), "who is next has heard of a longer lease")
 		state := s.state()
 		require.Equal(s, "-1 0 -", s.release("go:2", 0, "go:3", 5000), "again")
 		require.Equal(s, state, s.state())
@@ -611,6 +611,55 @@ func TestReleaseToHeir(t *testing.T) {
 		s.queue("go:2")
 		require.Equal(s, "3 0 go:2", s.release("go:1", 0, "go:2", 5000))
 		require.Equal(s, "f map[go:2:1]", s.state(), "the queue is empty and gone")
+	})
+}
+
+// The client of the one who is next is told of a lease that ends before it would ask,
+// which nobody else says.
+func TestNextIsToldOfAShortLease(t *testing.T) {
+	onBoth(t, func(s *scripted) {
+		heard := s.hear()
+		take := func(holder string, lease int64, ends ...any) {
+			s.Helper()
+			v, err := s.eval(lua.FairLockAcquire, fourKeys, append([]any{holder, 1, lease, s.now() + within, ahead, timeout, timeout,
+				clientOf(holder), alive, channelOf("f"), "PUBLISH", day, "", proof}, ends...)...)
+			require.NoError(s, err)
+			if n, ok := v.(int64); !ok || n < 1e12 {
+				require.EqualValues(s, 1, v.([]any)[0])
+			}
+		}
+		s.acquire("a:1", timeout)
+		s.queue("b:1", "c:1", "c:2", "d:1")
+		s.do("DEL", "f")
+		take("b:1", 400)
+		require.Equal(s, []string{"c 0"}, heard())
+		require.Equal(s, "1 -", s.leave("d:1", timeout))
+		require.Empty(s, heard(), "it was not next")
+
+		s.do("DEL", "f")
+		take("c:1", 400)
+		require.Empty(s, heard(), "its client knows")
+
+		s.queue("d:1", "java:7")
+		s.do("HDEL", clientsKey("f"), "java")
+		s.do("DEL", "f")
+		take("c:2", 60000)
+		require.Empty(s, heard(), "there is time to ask")
+		take("c:2", 400, s.now()+60000)
+		require.Equal(s, []string{"d 0"}, heard(), "the lease is cut")
+		s.queue("e:1")
+		s.do("LREM", queueKey("f"), 1, "java:7")
+		s.do("ZREM", scoresKey("f"), "java:7")
+		require.Equal(s, "1 -", s.leave("d:1", timeout))
+		require.Equal(s, []string{"e 0"}, heard(), "it is next now")
+
+		s.flush()
+		s.acquire("a:1", timeout)
+		s.queue("b:1", "java:7")
+		s.do("HDEL", clientsKey("f"), "java")
+		s.do("DEL", "f")
+		take("b:1", 400)
+		require.Empty(s, heard(), "Redisson asks for something else")
 	})
 }
 

@@ -103,7 +103,7 @@ func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.Reque
 	if len(reply.Ints) == 3 {
 		if verdict, ok := acquireVerdicts[reply.Ints[0]]; ok {
 			e.Learn(reply, reply.Ints[2])
-			return engine.Grant{Verdict: verdict, Left: millis(max(reply.Ints[1], 0))}, nil
+			return engine.Grant{Verdict: verdict, Left: engine.LeaseLeft(reply.Ints[1])}, nil
 		}
 	}
 	return engine.Grant{}, engine.Unexpected(lua.GroupAcquire, reply.Ints)

@@ -77,9 +77,9 @@ func (s *scripts) acquire(ctx context.Context, e *engine.Engine, wants []*want, 
 	case got[0] < 0:
 		return engine.Answer{Verdict: engine.Late}, 0, nil
 	case got[0] == 0:
-		return engine.Answer{Verdict: engine.Refused, After: millis(max(got[2], 0))}, 0, nil
+		return engine.Answer{Verdict: engine.Refused, After: engine.LeaseLeft(got[2])}, 0, nil
 	}
-	return engine.Answer{Verdict: engine.Granted, Last: got[1] <= 0, After: millis(max(got[2], 0))}, int(got[0]) - 1, nil
+	return engine.Answer{Verdict: engine.Granted, Last: got[1] <= 0, After: engine.LeaseLeft(got[2])}, int(got[0]) - 1, nil
 }
 
 // Free runs permitsemaphore/release.
@@ -163,8 +163,8 @@ func (s *scripts) resize(ctx context.Context, e *engine.Engine, r *request, n in
 
 // update runs permitsemaphore/update.
 func (s *scripts) update(ctx context.Context, e *engine.Engine, r *request, id string, lease time.Duration) (engine.Verdict, error) {
-	args := append(make([]any, engine.Head, engine.Head+8), s.outArg, r.claim, id, lease.Milliseconds(),
-		r.ticket.Number, keep, r.deadline.NotAfter, r.deadline.Ahead)
+	args := append(make([]any, engine.Head, engine.Head+10), s.outArg, r.claim, id, lease.Milliseconds(),
+		r.ticket.Number, keep, r.deadline.NotAfter, r.deadline.Ahead, s.channelArg, e.Verb())
 	return s.runOn(ctx, e, lua.PermitUpdate, 2, args)
 }
 

@@ -117,11 +117,7 @@ func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.Reque
 	if len(reply.Ints) == 4 {
 		if verdict, ok := acquireVerdicts[reply.Ints[0]]; ok {
 			e.Learn(reply, reply.Ints[2])
-			left := reply.Ints[1]
-			if left == 0 && verdict == engine.Refused {
-				left = 1 // its last millisecond, which is not unknown
-			}
-			return engine.Grant{Verdict: verdict, Left: millis(max(left, 0)), Token: reply.Ints[3], Server: reply.Ints[2]}, nil
+			return engine.Grant{Verdict: verdict, Left: engine.LeaseLeft(reply.Ints[1]), Token: reply.Ints[3], Server: reply.Ints[2]}, nil
 		}
 	}
 	return engine.Grant{}, engine.Unexpected(lua.RLockAcquire, reply.Ints)

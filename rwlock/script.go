@@ -121,7 +121,7 @@ func acquired(e *engine.Engine, script *lua.Script, reply engine.Reply) (engine.
 	if len(reply.Ints) == 3 {
 		if verdict, ok := acquireVerdicts[reply.Ints[0]]; ok {
 			e.Learn(reply, reply.Ints[2])
-			return engine.Grant{Verdict: verdict, Left: millis(max(reply.Ints[1], 0)), Server: reply.Ints[2]}, nil
+			return engine.Grant{Verdict: verdict, Left: engine.LeaseLeft(reply.Ints[1]), Server: reply.Ints[2]}, nil
 		}
 	}
 	return engine.Grant{}, engine.Unexpected(script, reply.Ints)

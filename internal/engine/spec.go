@@ -101,6 +101,15 @@ type Request struct {
 	Deadline Deadline
 }
 
+// LeaseLeft returns what a script says is left of a lease: 0, which is unknown, for one that
+// does not end. The last millisecond, of which Redis says 0, is not unknown.
+func LeaseLeft(ms int64) time.Duration {
+	if ms < 0 {
+		return 0
+	}
+	return max(time.Duration(ms), 1) * time.Millisecond
+}
+
 // A Grant is the answer to a Request.
 type Grant struct {
 	Verdict Verdict

@@ -19,7 +19,7 @@ type party struct {
 	heard       bool      // the first hint has come
 	deaf        bool      // none will
 	kept        time.Time // when the party was kept last
-	ends        time.Time // until when there is no use in asking; zero: unknown
+	ends        time.Time // when to ask since a lease may be over; zero: unknown
 	rolled      *seat     // the last one who was kept in turn
 }
 
@@ -204,8 +204,9 @@ func (st *seat) doubt() {
 	st.nudge()
 }
 
-// keep leaves st in its party, from which it takes itself out.
-func (st *seat) keep(ls *Lines, _ time.Duration, know func(), _ bool) bool {
+// keep leaves st in its party, from which it takes itself out. The others need not ask
+// before after is over, and then at once.
+func (st *seat) keep(ls *Lines, after time.Duration, know func(), _ bool) bool {
 	ls.mu.Lock()
 	if st.gone {
 		ls.mu.Unlock()
@@ -213,11 +214,25 @@ func (st *seat) keep(ls *Lines, _ time.Duration, know func(), _ bool) bool {
 	}
 	given := make(chan struct{})
 	st.given = given
+	st.party.held(after)
 	st.nudge()
 	ls.mu.Unlock()
 	know()
 	close(given)
 	return true
+}
+
+// held notes that somebody has what the party waits for, for so long; 0: unknown. Answers
+// may come in another order than they were given in, so the soonest end that has been
+// heard of counts until it is over: a question too many then.
+func (p *party) held(left time.Duration) {
+	if left <= 0 {
+		return
+	}
+	now := time.Now()
+	if ends := now.Add(left + slack); !p.ends.After(now) || ends.Before(p.ends) {
+		p.ends = ends
+	}
 }
 
 // roll returns those who are to be kept now.

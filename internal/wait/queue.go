@@ -106,10 +106,10 @@ func (w *queuer) answered(ans *Answer) {
 	w.lines.mu.Lock()
 	defer w.lines.mu.Unlock()
 	p := w.seat.party
-	p.ends = time.Time{}
-	if ans.After > 0 {
-		p.ends = time.Now().Add(ans.After + slack)
+	if !p.ends.After(w.sent) {
+		p.ends = time.Time{} // this is the question that was due then
 	}
+	p.held(ans.After)
 	if ans.Ticket == 0 {
 		return
 	}

@@ -173,6 +173,8 @@ if refused then
 end
 
 call('HSET', lock, holder, count)
+-- The one who is next, if it may have heard of a longer lease.
+local next
 local ends = count == '1' and left > lease and tonumber(ARGV[15])
 if left < lease or ends and math.abs(now + left - ends) < 10 then
   -- A lock without a lease would be held for ever, so a server that lets us
@@ -185,11 +187,18 @@ if left < lease or ends and math.abs(now + left - ends) < 10 then
     return done
   end
   left = lease
+  next = mine and ends and call('LINDEX', queue, 0)
 end
 if not mine and head then
-  settle(call('LRANGE', queue, '0', '2'), wait, now + math.min(lease, timeout), timeout)
+  local line = call('LRANGE', queue, '0', '2')
+  settle(line, wait, now + math.min(lease, timeout), timeout)
+  next = line[2]
 elseif not mine and wait > 0 then
   call('DEL', scores, clients)
+end
+if next and left < soon then
+  local _, _, _, _, alert = seldom()
+  alert(next, client, ARGV[10], ARGV[11])
 end
 if label and label ~= '' then
   try('SET', KEYS[5], label, 'PX', left)

@@ -45,6 +45,7 @@ if rank or n ~= call('ZCARD', scores) then
     behind = call('ZRANGE', scores, rank + 1, rank + near)
     side = rank > n / 2 and -1 or 1
   end
+  local second = left > 0 and left < soon and call('LRANGE', queue, 0, 1)
   local places = call('LREM', queue, side, holder)
   call('ZREM', scores, holder)
   if places > 0 then
@@ -54,6 +55,10 @@ if rank or n ~= call('ZCARD', scores) then
     local _, lower = seldom()
     lower(behind, n, wait, now + math.max(math.min(left, timeout), 0), timeout)
     removed = 1
+  end
+  if second and second[1] == holder then
+    local _, _, _, _, alert = seldom()
+    alert(second[2], client, prefix, verb)
   end
   if n <= 1 and call('EXISTS', queue) == 0 then
     call('DEL', scores, clients)

@@ -20,6 +20,10 @@
 local queue, scores, clients = KEYS[2], KEYS[3], KEYS[4]
 local call, try = redis.call, redis.pcall
 
+-- A lease of fewer ms than that may be over before the client of a waiter asks by itself
+-- how long it lasts.
+local soon = 6000
+
 -- How many scores behind a place are put right when it goes. The line of settle is
 -- the head and as many behind it.
 local near = 2
@@ -35,8 +39,8 @@ local function tell(prefix, whom, message, verb)
   end
 end
 
--- seldom returns what most runs do without: sweep, lower, audience and anew, as below. To
--- make a function takes about as long as a small command, in each run that comes across it.
+-- seldom returns what most runs do without: sweep, lower, audience, anew and alert, as below.
+-- To make a function takes about as long as a small command, in each run that comes across it.
 local function seldom()
   -- How many dead heads one run removes at most.
   local most = 1000
@@ -133,7 +137,17 @@ local function seldom()
     return whom
   end
 
-  return sweep, lower, audience, anew
+  -- alert has the client of the one who is next ask for how long the lock is held: for
+  -- less than soon, and nobody says so at the end. A client that knows is not told, nor
+  -- Redisson, whose waiters ask for something else.
+  local function alert(next, knows, prefix, verb)
+    local client = next and string.match(next, '^(.*):%d+$')
+    if client and client ~= knows and call('HEXISTS', clients, client) == 1 then
+      tell(prefix, client, '0', verb)
+    end
+  end
+
+  return sweep, lower, audience, anew, alert
 end
 
 -- settle takes the head, which has got the lock, out of the queue. line is the

@@ -129,6 +129,10 @@ local function give(to, lease)
     return false
   end
   settle(places, false, now + math.min(lease + 0, timeout), timeout)
+  if lease + 0 < soon then
+    local _, _, _, _, alert = seldom()
+    alert(places[2], string.match(to, '^(.*):'), prefix, verb)
+  end
   return true
 end
 

@@ -1,4 +1,5 @@
--- permitsemaphore/update: give a permit another lease, from now. Asking twice is
+-- permitsemaphore/update: give a permit another lease, from now. When that is a shorter
+-- one, who waits is told, and looks again when it ends. Asking twice is
 -- the same as asking once: the request is remembered, so that one that comes
 -- again does not undo a later one.
 --
@@ -11,19 +12,22 @@
 -- ARGV[4]  ms for which the request is remembered
 -- ARGV[5]  not after: server time, ms since the epoch
 -- ARGV[6]  the most by which ARGV[5] may lie ahead, ms
+-- ARGV[7]  Redis channel of the semaphore
+-- ARGV[8]  how to publish: 'PUBLISH', 'SPUBLISH', 'BOTH' or 'NONE'
 --
 -- Returns {1, server ms}   done
 --         {0, server ms}   it is not out, or its lease is over
 --         {-2, server ms}  too late; nothing was changed
 local out, claim, id, lease, number, keep = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
-local notafter, ahead = tonumber(ARGV[5]), tonumber(ARGV[6])
+local notafter, ahead, channel, verb = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], ARGV[8]
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if now > notafter or notafter - now > ahead then
   return {-2, now}
 end
-if tonumber(redis.call('ZSCORE', out, id) or 0) <= now then
+local was = tonumber(redis.call('ZSCORE', out, id) or 0)
+if was <= now then
   return {0, now}
 end
 local last = tonumber(redis.call('GET', claim) or 0)
@@ -31,9 +35,18 @@ if last >= number then
   return {last == number and 1 or -2, now}
 end
 redis.call('SET', claim, number, 'PX', keep)
-local done = redis.pcall('ZADD', out, lease > 0 and now + lease or 922337203685477, id)
+local ends = lease > 0 and now + lease or 922337203685477
+local done = redis.pcall('ZADD', out, ends, id)
 if type(done) == 'table' then
   redis.call('SET', claim, last, 'PX', keep) -- it was not done: this user may not
   return done
+end
+if ends < was then
+  if verb == 'PUBLISH' or verb == 'BOTH' then
+    redis.pcall('PUBLISH', channel, 1)
+  end
+  if verb == 'SPUBLISH' or verb == 'BOTH' then
+    redis.pcall('SPUBLISH', channel, 1)
+  end
 end
 return {1, now}

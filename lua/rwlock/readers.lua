@@ -17,6 +17,15 @@ local most = 10000
 -- Of so many readers all are looked at, and of more so many by chance.
 local crowd, chosen = 32, 8
 
+-- A lease of fewer ms than that may be over before a waiter asks by itself how long it
+-- lasts; one who has heard of a longer one is told.
+local soon = 6000
+
+-- about returns how near to what is left of the lock a lease is as good as that, in ms.
+local function about(left)
+  return left < soon and 5 or 1000
+end
+
 -- lasts returns for how many ms the longest timeout of a reader lasts, below 0 for one
 -- that is dead. A timeout that we may not ask for is as good as what is left of the lock,
 -- and so is one that may be at the other node of a slot on the move: there a command

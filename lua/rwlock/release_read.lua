@@ -35,8 +35,8 @@ local lock, holder, count, notafter = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonum
 local ahead, prefix, channel, verb = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local linger, heir = tonumber(ARGV[8] or 0), ARGV[9]
 
--- How many readers are asked first, and how near, in ms, a lease must be.
-local few, near = 2, 1000
+-- How many readers are asked first.
+local few = 2
 
 local function publish(message)
   if verb == 'PUBLISH' or verb == 'BOTH' then
@@ -66,6 +66,7 @@ if not mode then
   return {-1, 0, now}
 end
 local held = tonumber(fields[2] or 0) or 0
+local near = about(left)
 if held == 0 then
   return {-1, 0, now}
 end
@@ -140,8 +141,8 @@ if lingers then
   -- sleep, and '0' one that is about to.
   publish('1')
 end
-if freed or lingers or doubt then
-  publish('0')
+if freed or lingers or doubt or longest < math.min(left - near, soon) then
+  publish('0') -- where it is not free, who waits has been told of a longer lease, and looks again
 end
 if count == 0 and now == 0 then
   return 1

@@ -25,8 +25,8 @@
 local lock, prefix, n = KEYS[1], ARGV[3], #ARGV - 5
 local try = redis.pcall
 
--- How many readers are asked first, and how near, in ms, a lease must be.
-local few, near = 4, 1000
+-- How many readers are asked first.
+local few = 4
 
 local now = 0
 if ARGV[4] ~= '0' then
@@ -44,6 +44,7 @@ for i = 1, n do
 end
 local fields = try('HMGET', lock, 'mode', unpack(ARGV, 6))
 local left = call('PTTL', lock)
+local near = about(left)
 if fields.err or fields[1] ~= 'read' or left <= 0 then
   return out
 end
@@ -86,7 +87,7 @@ else
   end
 end
 try('DEL', unpack(timeouts))
-if freed or not same and longest < 0 then
+if freed or not same and longest < math.min(left - near, soon) then
   try(ARGV[1], ARGV[2], '0')
 end
 return out
