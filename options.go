@@ -16,10 +16,12 @@ type optionFunc func(*engine.Config)
 func (f optionFunc) apply(c *engine.Config) { f(c) }
 
 // WithID sets the id that prefixes every holder in Redis. Two clients that live
-// at the same time must not share one. Default: a random UUID.
+// at the same time must not share one. It has 1 to 256 bytes of UTF-8, all of them
+// letters, digits, punctuation or symbols: no spaces and no control characters.
+// "worker-1", "10.0.0.7:8080" and "eu/web.3" will do. Default: a random UUID.
 func WithID(id string) Option {
-	if id == "" {
-		badOption("WithID: the id is empty")
+	if err := engine.CheckID(id); err != nil {
+		badOption("WithID: %v", err)
 	}
 	return optionFunc(func(c *engine.Config) { c.ID, c.FixedID = id, true })
 }

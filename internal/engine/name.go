@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Names are built as Redisson builds them: a side key or Redis channel of the
@@ -55,6 +57,28 @@ func (e *Engine) LatchChannel(key string) string {
 func CheckName(name string) error {
 	if name == "" {
 		return errors.New("the name is empty")
+	}
+	return nil
+}
+
+// maxID is how many bytes the id of a client may have.
+const maxID = 256
+
+// CheckID returns an error that says what is wrong with the id of a client, or nil. A
+// space stands behind a holder in entries and messages; the last ':' is before its number.
+func CheckID(id string) error {
+	switch {
+	case id == "":
+		return errors.New("the id is empty")
+	case len(id) > maxID:
+		return fmt.Errorf("the id has %d bytes, the most is %d", len(id), maxID)
+	case !utf8.ValidString(id):
+		return fmt.Errorf("the id %q is not UTF-8", id)
+	}
+	for _, r := range id {
+		if !unicode.IsGraphic(r) || unicode.IsSpace(r) {
+			return fmt.Errorf("the id %q has %q in it: it may have letters, digits, punctuation and symbols, and no spaces", id, r)
+		}
 	}
 	return nil
 }
