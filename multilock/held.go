@@ -340,7 +340,7 @@ func (w *whole) unlock(ctx context.Context, goOn bool) (done bool, err error) {
 	back := w.back
 	w.mu.Unlock()
 	parts := w.present(func(p *part) bool { return !p.back })
-	if back || again && len(parts) == 0 {
+	if back || len(parts) == 0 { // by an Unlock at the same time, too
 		return true, w.lock.wrap("unlock", left)
 	}
 	r := w.returned(ask(parts, func(p *part) error { return w.unlockPart(ctx, p) }), len(parts))
