@@ -9,16 +9,19 @@
 //	defer c.Close()
 //	lock := rlock.New(c, "orders:42")
 //
-//	hold, err := lock.Lock(ctx)            // waits; renewed until Unlock
+//	hold, err := lock.Lock(ctx)             // waits; renewed until Unlock
 //	if err != nil {
 //		return err
 //	}
-//	defer hold.Unlock(ctx)                 // works although ctx is cancelled by then
-//	return ship(hold.Context(), order)     // done the moment the lease is lost
+//	defer func() { _ = hold.Unlock(ctx) }() // works although ctx is cancelled by then
+//	return ship(hold.Context(), order)      // done the moment the lease is lost
 //
 // or, impossible to forget,
 //
 //	err := latchkey.Do(ctx, lock, func(ctx context.Context) error { … })
+//
+// in which [HoldFrom] gives the Hold at hand. [DoValue] returns a value too, and
+// semaphores have a Do for their permits.
 //
 // A nil error means held, and nothing else does.
 //

@@ -42,7 +42,7 @@ func Example() {
 		if err != nil {
 			return err
 		}
-		defer hold.Unlock(ctx) // works although ctx is cancelled by then
+		defer func() { _ = hold.Unlock(ctx) }() // works although ctx is cancelled by then
 
 		// Whatever is done under the lock takes the Hold's Context, which is done
 		// the moment the lease is lost.
@@ -73,6 +73,41 @@ func ExampleDo() {
 		log.Print(err)
 	}
 	// Output: nobody else writes the report now
+}
+
+func ExampleDoValue() {
+	rdb, stop := connect()
+	defer stop()
+	client := latchkey.New(rdb)
+	defer client.Close()
+
+	number, err := latchkey.DoValue(context.Background(), rlock.New(client, "invoices"), func(ctx context.Context) (int64, error) {
+		return rdb.Incr(ctx, "last-invoice").Result()
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("invoice", number)
+	// Output: invoice 1
+}
+
+// Inside Do the token is at hand.
+func ExampleHoldFrom() {
+	rdb, stop := connect()
+	defer stop()
+	client := latchkey.New(rdb)
+	defer client.Close()
+
+	lock := rlock.New(client, "inventory", rlock.Fenced())
+	err := latchkey.Do(context.Background(), lock, func(ctx context.Context) error {
+		hold, ok := latchkey.HoldFrom(ctx)
+		fmt.Println(ok, hold.Name(), hold.Token() > 0)
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output: true inventory true
 }
 
 // A worker that must not do the same thing twice asks once, and goes its way.
@@ -176,7 +211,7 @@ func ExampleHold_Context() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer hold.Unlock(ctx)
+	defer func() { _ = hold.Unlock(ctx) }()
 	req, err := http.NewRequestWithContext(hold.Context(), http.MethodPost, "http://inventory/recount", http.NoBody)
 	if err != nil {
 		log.Fatal(err)

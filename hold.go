@@ -31,6 +31,15 @@ func (h *Hold) live() engine.Held {
 // Unlock gives the hold back: once for each Hold. When the holder has other
 // holds of the lock, the lock stays held and its lease stays as it is.
 //
+// Do calls it and joins its error to the work's: use Do where the work is one
+// function. Elsewhere defer it as
+//
+//	defer func() { _ = hold.Unlock(ctx) }()
+//
+// which says to readers, and to errcheck, that the error is left: the work has
+// heard of a lost lease by the Context, and a lock that could not be given back ends
+// with its lease.
+//
 // It does not stop when ctx is cancelled, so that a deferred Unlock works, but
 // after the unlock timeout (WithUnlockTimeout). A nil error means that Redis has
 // confirmed it. ErrNotHeld means that the Hold was given back before, and
@@ -75,6 +84,24 @@ func (h *Hold) Context() context.Context {
 		return endedContext
 	}
 	return l.Context()
+}
+
+// HoldFrom returns the Hold of which ctx is the Context, or whose Context ctx
+// derives from: the innermost where they nest. So a function that runs inside Do
+// finds the token, may Extend, and may watch Lost. ok is false where ctx comes from
+// no Hold.
+//
+// What it returns stands for the same acquisition as the Hold that the acquire
+// returned, ended or not. Whoever acquired gives it back: inside Do leave Unlock to
+// Do.
+func HoldFrom(ctx context.Context) (h *Hold, ok bool) {
+	l := engine.HoldFrom(ctx)
+	if l == nil {
+		return nil, false
+	}
+	h = new(Hold)
+	engine.Bind(h, l)
+	return h, true
 }
 
 // endedContext is the Context of a nil Hold.

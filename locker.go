@@ -95,24 +95,30 @@ func Label(text string) LockOption {
 // It returns fn's error as it is. If the lease was lost meanwhile, or l could not be
 // given back, that is joined to it: then errors.Is finds ErrLeaseLost, and fn
 // may have run on without the lock.
-func Do(ctx context.Context, l Locker, fn func(context.Context) error, opts ...LockOption) (err error) {
+//
+// DoValue is Do for an fn that returns a value. HoldFrom gives fn the Hold, for its
+// token, or to extend it.
+func Do(ctx context.Context, l Locker, fn func(context.Context) error, opts ...LockOption) error {
 	h, err := l.Lock(ctx, opts...)
 	if err != nil {
 		return err
 	}
-	returned := false
-	defer func() {
-		uerr := h.Unlock(ctx)
-		if !returned {
-			return // a panic is on its way through, or Goexit
-		}
-		if uerr != nil {
-			err = errors.Join(err, uerr)
-		}
-	}()
-	err = fn(h.Context())
-	returned = true
-	return err
+	return engine.During(
+		func() error { return fn(h.Context()) },
+		func() error { return h.Unlock(ctx) },
+	)
+}
+
+// DoValue is Do for an fn that returns a value. The value is fn's, also beside an
+// error: after ErrLeaseLost it may have been made without the lock. It is the zero
+// value where fn has not run.
+func DoValue[T any](ctx context.Context, l Locker, fn func(context.Context) (T, error), opts ...LockOption) (T, error) {
+	var v T
+	err := Do(ctx, l, func(ctx context.Context) (err error) {
+		v, err = fn(ctx)
+		return err
+	}, opts...)
+	return v, err
 }
 
 // badOption panics: constructors do, where an argument makes no sense.

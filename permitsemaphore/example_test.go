@@ -82,3 +82,26 @@ func ExamplePermanent() {
 	fmt.Println(n, "are free")
 	// Output: 3 are free
 }
+
+// A permit for as long as a function runs.
+func ExampleSemaphore_Do() {
+	rdb, stop := connect()
+	defer stop()
+	client := latchkey.New(rdb)
+	defer client.Close()
+
+	ctx := context.Background()
+	licences := permitsemaphore.New(client, "licences")
+	if _, err := licences.TrySetPermits(ctx, 3); err != nil { // once, by whoever comes first
+		log.Fatal(err)
+	}
+	err := licences.Do(ctx, func(ctx context.Context) error { // ctx is done the moment the permit is lost
+		n, err := licences.AvailablePermits(ctx)
+		fmt.Println("simulating;", n, "more may")
+		return err
+	})
+	if err != nil {
+		log.Print(err)
+	}
+	// Output: simulating; 2 more may
+}

@@ -107,6 +107,24 @@ func (s *Semaphore) acquire(ctx context.Context, op string, n int, try bool, opt
 	return w.permits, nil
 }
 
+// Do runs fn with one permit, with the Permit's Context, and gives it back however
+// fn ends, by a panic too, and although ctx is cancelled by then. It takes the
+// options of Acquire; with Wait it gives up as TryAcquire does.
+//
+// It returns fn's error as it is. If the permit was lost meanwhile, or could not be
+// given back, that is joined to it: then errors.Is finds ErrLeaseLost, and fn may
+// have run on without the permit.
+func (s *Semaphore) Do(ctx context.Context, fn func(context.Context) error, opts ...latchkey.LockOption) error {
+	p, err := s.Acquire(ctx, opts...)
+	if err != nil {
+		return err
+	}
+	return engine.During(
+		func() error { return fn(p.Context()) },
+		func() error { return p.Release(ctx) },
+	)
+}
+
 // Release gives back the permits of those ids, all or none, wherever they were
 // taken. If one of them is not out, because it was released before, or its lease
 // is over, or it never was, then none is given back, and the error is ErrNotHeld

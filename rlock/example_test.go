@@ -100,7 +100,7 @@ func ExampleFenced() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer quick.Unlock(ctx)
+	defer func() { _ = quick.Unlock(ctx) }()
 	write("quick", quick.Token())
 	write("slow", slow.Token())
 	// Output:
@@ -120,7 +120,7 @@ func ExampleNonReentrant() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer hold.Unlock(ctx)
+	defer func() { _ = hold.Unlock(ctx) }()
 	if _, err := lock.Lock(ctx); errors.Is(err, latchkey.ErrReentry) {
 		fmt.Println("this holder has it already")
 	}

@@ -78,3 +78,28 @@ func ExampleTTL() {
 	fmt.Println("set:", set, "for", rdb.TTL(context.Background(), "calls:2026-11-26").Val().Round(time.Hour))
 	// Output: set: true for 24h0m0s
 }
+
+// Two of the three permits, given back however the work ends.
+func ExampleSemaphore_Do() {
+	rdb, stop := connect()
+	defer stop()
+	client := latchkey.New(rdb)
+	defer client.Close()
+
+	ctx := context.Background()
+	exports := semaphore.New(client, "exports")
+	if _, err := exports.TrySetPermits(ctx, 3); err != nil { // once, by whoever comes first
+		log.Fatal(err)
+	}
+	err := exports.Do(ctx, 2, func(ctx context.Context) error {
+		n, err := exports.AvailablePermits(ctx)
+		fmt.Println("exporting;", n, "more may")
+		return err
+	}, latchkey.Wait(30*time.Second))
+	if errors.Is(err, latchkey.ErrNotAcquired) {
+		log.Print("too many exports are running")
+	} else if err != nil {
+		log.Print(err)
+	}
+	// Output: exporting; 1 more may
+}

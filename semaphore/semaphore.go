@@ -105,6 +105,24 @@ func (s *Semaphore) acquire(ctx context.Context, op string, n int, cfg *engine.L
 	return err
 }
 
+// Do runs fn with n permits, and gives them back however fn ends, by a panic too,
+// and although ctx is cancelled by then. It waits as Acquire does, or, with the
+// option Wait, as TryAcquire: then ErrNotAcquired. Wait is the only option that it
+// takes.
+//
+// fn gets ctx as it is: these permits have no lease, and nothing is lost that it
+// could hear of. Do returns fn's error as it is; if the permits could not be given
+// back, that is joined to it.
+func (s *Semaphore) Do(ctx context.Context, n int, fn func(context.Context) error, opts ...latchkey.LockOption) error {
+	if err := s.acquire(ctx, "acquire", n, engine.NewLockConfig(opts), false); err != nil {
+		return err
+	}
+	return engine.During(
+		func() error { return fn(ctx) },
+		func() error { return s.Release(ctx, n) },
+	)
+}
+
 // Release gives n permits back, or adds them: nobody asks where they come from.
 // It makes the semaphore when there is none. Waiters are woken.
 //

@@ -19,18 +19,11 @@ import (
 
 // convert does one job while holding a permit. The permit of a machine that
 // crashes is back when its lease ends.
-func convert(ctx context.Context, converters *permitsemaphore.Semaphore, work func(context.Context)) (err error) {
-	permit, err := converters.Acquire(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if e := permit.Release(ctx); err == nil {
-			err = e
-		}
-	}()
-	work(permit.Context()) // done the moment the permit is lost
-	return nil
+func convert(ctx context.Context, converters *permitsemaphore.Semaphore, work func(context.Context)) error {
+	return converters.Do(ctx, func(ctx context.Context) error {
+		work(ctx) // ctx is done the moment the permit is lost
+		return nil
+	})
 }
 
 func main() {

@@ -50,6 +50,17 @@ func HolderFrom(ctx context.Context) (uint64, bool) {
 	return 0, false
 }
 
+// HoldFrom returns the hold of which ctx is the Context, or whose Context ctx
+// derives from: the innermost; nil without one.
+func HoldFrom(ctx context.Context) Held {
+	for id := identityOf(ctx); id != nil; id = id.outer {
+		if id.hold != nil {
+			return id.hold
+		}
+	}
+	return nil
+}
+
 // holderFor returns the holder that acquires s under ctx: the innermost
 // identity that speaks for s. Without one it is a fresh holder.
 func (e *Engine) holderFor(ctx context.Context, s *Spec) (n uint64, fresh bool) {
