@@ -23,7 +23,8 @@
 // in which [HoldFrom] gives the Hold at hand. [DoValue] returns a value too, and
 // semaphores have a Do for their permits.
 //
-// A nil error means held, and nothing else does.
+// A nil error means held, and nothing else does. What takes a [Locker] runs without
+// Redis, too: [NewLocal] excludes within one process, for development.
 //
 // # What is promised
 //

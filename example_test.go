@@ -110,6 +110,20 @@ func ExampleHoldFrom() {
 	// Output: true inventory true
 }
 
+// A program under development runs without a Redis, in one process.
+func ExampleNewLocal() {
+	var lock latchkey.Locker = latchkey.NewLocal("orders:42") // rlock.New(client, "orders:42")
+	err := latchkey.Do(context.Background(), lock, func(ctx context.Context) error {
+		_, err := lock.TryLock(context.Background()) // somebody else
+		fmt.Println("taken:", errors.Is(err, latchkey.ErrNotAcquired))
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output: taken: true
+}
+
 // A worker that must not do the same thing twice asks once, and goes its way.
 func ExampleDo_unlessTaken() {
 	rdb, stop := connect()

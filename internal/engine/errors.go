@@ -23,6 +23,9 @@ var (
 // errLost is what the methods of a lost Hold return: both at once.
 var errLost = both{ErrLeaseLost, ErrNotHeld}
 
+// ErrLost is errLost, for holds that others make.
+var ErrLost error = errLost
+
 // both is an error that is two errors, in one short line.
 type both struct{ first, second error }
 

@@ -61,6 +61,12 @@ func HoldFrom(ctx context.Context) Held {
 	return nil
 }
 
+// LocalHolder returns the holder that ctx names for s, if any, a lock that is on no
+// engine.
+func LocalHolder(ctx context.Context, s *Spec) (n uint64, ok bool) {
+	return (*Engine)(nil).holderIn(ctx, s)
+}
+
 // holderFor returns the holder that acquires s under ctx: the innermost
 // identity that speaks for s. Without one it is a fresh holder.
 func (e *Engine) holderFor(ctx context.Context, s *Spec) (n uint64, fresh bool) {
