@@ -243,3 +243,50 @@ func TestLocalInAMultiLock(t *testing.T) {
 func TestLocalWithoutAName(t *testing.T) {
 	require.Panics(t, func() { latchkey.NewLocal("") })
 }
+
+// Whatever ends a wait or a hold, never are two inside, and nobody is forgotten.
+func TestLocalUnderAll(t *testing.T) {
+	localTest(t, func(t *testing.T) {
+		l := latchkey.NewLocal("a")
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		inside, ran := 0, 0
+		for i := range 16 {
+			wg.Go(func() {
+				for round := range 50 {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+(i*7+round)%40)*time.Millisecond)
+					opts := []latchkey.LockOption{latchkey.Wait(time.Duration((i+round)%30) * time.Millisecond)}
+					if round%3 == 0 {
+						opts = append(opts, latchkey.Lease(2*time.Millisecond))
+					}
+					if round%5 == 0 {
+						opts = append(opts, latchkey.HoldAtLeast(time.Millisecond))
+					}
+					h, err := l.TryLock(ctx, opts...)
+					if err == nil {
+						mu.Lock()
+						inside++
+						ran++
+						assert.Equal(t, 1, inside)
+						mu.Unlock()
+						time.Sleep(time.Millisecond)
+						mu.Lock()
+						inside--
+						mu.Unlock()
+						if round%3 == 0 && i%2 == 0 {
+							<-h.Lost()
+						} else {
+							assert.NoError(t, h.Unlock(ctx))
+						}
+					} else if !errors.Is(err, latchkey.ErrNotAcquired) {
+						assert.ErrorIs(t, err, context.DeadlineExceeded)
+					}
+					cancel()
+				}
+			})
+		}
+		wg.Wait()
+		time.Sleep(time.Second) // what stays closed
+		require.Greater(t, ran, 100)
+	})
+}
