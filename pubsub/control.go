@@ -109,6 +109,7 @@ func (c *control) step(now time.Time) {
 	for ch := n.idle.head; ch != nil && !now.Before(ch.idleSince.Add(n.cfg.Linger)); ch = n.idle.head {
 		n.dropLocked(ch)
 	}
+	n.late.expire(now)
 	events, fresh, dropped := n.inbox, n.fresh, n.dropped
 	n.inbox, n.fresh, n.dropped = c.events[:0], nil, nil
 	n.mu.Unlock()
@@ -152,6 +153,9 @@ func (c *control) next() time.Time {
 	c.n.mu.Lock()
 	if ch := c.n.idle.head; ch != nil {
 		sooner(ch.idleSince.Add(c.n.cfg.Linger))
+	}
+	if at := c.n.late.due(); !at.IsZero() {
+		sooner(at)
 	}
 	c.n.mu.Unlock()
 	if len(c.delayed) > 0 {

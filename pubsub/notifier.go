@@ -266,6 +266,9 @@ func (n *Notifier) message(name, payload string) {
 func (n *Notifier) dropLocked(ch *channel) {
 	n.idle.removeLocked(ch)
 	delete(n.table, ch.name)
+	if len(n.table) == 0 {
+		n.table = make(map[string]*channel) // the old one keeps the room that many once took
+	}
 	if State(ch.state.Load()) == Denied {
 		n.denied--
 	}
@@ -276,22 +279,44 @@ func (n *Notifier) dropLocked(ch *channel) {
 }
 
 // lateFuncs are the functions of channels that nobody wants any more, for messages
-// that Redis sends before it hears of that.
+// that Redis sends before it hears of that. They lie in two generations, and each goes
+// as a whole, because a map gives back no memory of what is deleted in it.
 type lateFuncs struct {
+	next map[string]func(payload string) bool // the younger
 	m    map[string]func(payload string) bool
-	next map[string]func(payload string) bool
-	turn time.Time
+	turn time.Time // when the younger one began; zero while both are empty
 }
 
-// lateFor is for how long such a function is kept at least; at most twice as long
-// and until the next one comes.
+// lateFor is for how long such a function is kept at least; at most twice as long.
 const lateFor = 10 * time.Second
 
 func (l *lateFuncs) add(name string, f func(string) bool) {
-	if now := time.Now(); now.Sub(l.turn) > lateFor {
-		l.m, l.next, l.turn = l.next, make(map[string]func(string) bool), now
+	if l.next == nil {
+		l.next = make(map[string]func(string) bool)
+	}
+	if l.turn.IsZero() {
+		l.turn = time.Now()
 	}
 	l.next[name] = f
+}
+
+// expire lets the older generation go when its time is over.
+func (l *lateFuncs) expire(now time.Time) {
+	if l.turn.IsZero() || now.Before(l.due()) {
+		return
+	}
+	l.m, l.next, l.turn = l.next, nil, now
+	if l.m == nil {
+		l.turn = time.Time{}
+	}
+}
+
+// due returns when a generation goes, zero for never.
+func (l *lateFuncs) due() time.Time {
+	if l.turn.IsZero() {
+		return time.Time{}
+	}
+	return l.turn.Add(lateFor)
 }
 
 func (l *lateFuncs) find(name string) func(string) bool {
