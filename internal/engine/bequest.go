@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"crypto/sha1" //nolint:gosec // see readGift
 	"crypto/subtle"
 	"encoding/hex"
 	"strconv"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/wait"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
+	"github.com/latchkey-go/latchkey/lua"
 )
 
 // A client that gives back a lock may give it to a waiter of another client at
@@ -103,8 +103,8 @@ func (e *Engine) proves(s *Spec, g gift) bool {
 	// The waiter stands still until this is through: nothing is allocated for it.
 	var buf [256]byte
 	b := append(append(append(append(buf[:0], s.Key...), ' '), g.text...), e.proof...)
-	sum := sha1.Sum(b) //nolint:gosec // the only one that Redis has for scripts, and nobody gains by a collision
-	var digits [2 * sha1.Size]byte
+	sum := lua.SHA1(b) // the only hash that Redis has for scripts, and nobody gains by a collision
+	var digits [2 * len(sum)]byte
 	hex.Encode(digits[:], sum[:])
 	return subtle.ConstantTimeCompare(append(buf[:0], g.tag...), digits[:]) == 1
 }
