@@ -371,7 +371,7 @@ func forGood(err error) bool {
 			return true
 		}
 	}
-	return engine.Sort(err) == engine.Never
+	return engine.Hopeless(err)
 }
 
 // late takes in the answers that come when the round is over: they join the whole

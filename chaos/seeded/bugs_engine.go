@@ -3,6 +3,12 @@ package seeded
 // engineBugs are those of what all primitives share.
 var engineBugs = []Bug{
 	{
+		Name: "engine/unknown-error-never-ran", What: "an error that nobody knows counts as one of a command that never ran",
+		File: "internal/engine/outcome.go",
+		Old:  "return NotNow\n\t}\n\treturn Maybe\n}\n\n// codeOf", New: "return NotNow\n\t}\n\treturn Never\n}\n\n// codeOf",
+		Package: ".", Run: "^TestErrorOfAProxy$",
+	},
+	{
 		Name: "engine/late-unlock-keeps-the-rest", What: "an Unlock that comes too late leaves the lock to a lease that nobody heard of",
 		File: "internal/engine/release.go",
 		Old:  "if errors.Is(err, ErrLeaseLost) {\n\t\t\th.giveUpRest", New: "if h.spec.Queue != nil && errors.Is(err, ErrLeaseLost) {\n\t\t\th.giveUpRest",

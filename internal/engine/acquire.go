@@ -443,7 +443,7 @@ func (c *claim) notMoved(caller context.Context, err error) (wait.Answer, error)
 		return wait.Answer{}, err
 	case caller.Err() != nil:
 		return wait.Answer{}, caller.Err()
-	case Sort(err) == Never:
+	case Hopeless(err):
 		return wait.Answer{}, err
 	}
 	return c.failure(err)

@@ -28,6 +28,9 @@ func (e *Engine) Ask(ctx context.Context, op string, s *Spec, repeatable bool, f
 			if !repeatable {
 				return e.Wrap(op, s, inDoubt{err})
 			}
+			if Hopeless(err) {
+				return e.Wrap(op, s, err)
+			}
 		}
 		if ctx.Err() != nil || errors.Is(err, ErrClosed) || retry.after(ctx, err) != nil {
 			return e.Wrap(op, s, err)

@@ -225,5 +225,5 @@ func (e *Engine) disowned(ctx *cleanup, ent *entry, s *Spec) bool {
 	if s.Queue != nil && Sort(err) == Maybe && !ent.fresh {
 		ent.unsettled(actsUntil())
 	}
-	return err == nil && v != Late || Sort(err) == Never
+	return err == nil && v != Late || Hopeless(err)
 }

@@ -186,6 +186,9 @@ func (c *call) failed(ctx context.Context, err error) (wait.Answer, error) {
 		if errors.Is(err, ErrClosed) {
 			return wait.Answer{}, err
 		}
+		if Hopeless(err) {
+			return wait.Answer{}, err
+		}
 		// Asking again for the same count is harmless, and tells.
 	}
 	return c.failure(err)

@@ -211,7 +211,7 @@ func (s *CheckedServer) meet(ctx context.Context, node *redis.Client) error {
 		if err != nil {
 			// TIME may be denied to us, but then the server has answered.
 			if perr := node.Ping(ctx).Err(); perr != nil && Sort(perr) != Never ||
-				strings.Contains(err.Error(), "NOAUTH") || strings.Contains(err.Error(), "WRONGPASS") {
+				isCode(err, "NOAUTH") || isCode(err, "WRONGPASS") {
 				return err
 			}
 			took = time.Since(sent)

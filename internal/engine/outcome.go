@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -28,16 +29,21 @@ const (
 	Maybe
 )
 
-// passing are the beginnings of Redis's errors that go away by themselves.
-var passing = []string{
-	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "MOVED", "ASK",
-	"NOREPLICAS", "ERR max number of clients reached", "UNBLOCKED", "FAILOVER",
-}
-
-// lasting are the beginnings of those that do not.
-var lasting = []string{
-	"OOM", "NOPERM", "NOAUTH", "WRONGPASS", "MISCONF", "WRONGTYPE", "CROSSSLOT", "NOSCRIPT",
-}
+// A server's error is definite only with one of these codes, by which a command is
+// refused before it has written anything. Whatever else a server, or a proxy before it,
+// says is Maybe: the script may have been carried out, in part or as a whole.
+var (
+	// passing are the codes of what goes away by itself.
+	passing = []string{
+		"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "MOVED", "ASK",
+		"NOREPLICAS", "UNBLOCKED",
+	}
+	// lasting are those of what does not. Scripts meet a key of another type when they
+	// read it, before they write.
+	lasting = []string{
+		"OOM", "NOPERM", "NOAUTH", "WRONGPASS", "MISCONF", "WRONGTYPE", "CROSSSLOT", "NOSCRIPT",
+	}
+)
 
 // Sort says what err tells about the command that met it.
 func Sort(err error) Outcome {
@@ -53,7 +59,9 @@ func sortFailure(err error) Outcome {
 	var op *net.OpError
 	var cert *tls.CertificateVerificationError
 	switch {
-	case errors.Is(err, redis.Nil): // no script answers nil: a failover client found no sentinel that knows the primary
+	case err == redis.Nil: //nolint:errorlint // an answer that no script gives
+		return Maybe
+	case errors.Is(err, redis.Nil): // a failover client found no sentinel that knows the primary
 		return NotNow
 	case errors.As(err, &reply):
 		return sortReply(reply.Error())
@@ -75,28 +83,70 @@ func sortFailure(err error) Outcome {
 
 // sortReply sorts an error that Redis itself sent.
 func sortReply(text string) Outcome {
+	code, inside := codeOf(text)
 	switch {
-	case hasCode(text, lasting):
+	case code == "NOPERM" && inside:
+		return Maybe // what the script did before stands
+	case slices.Contains(lasting, code), strings.HasPrefix(text, "ERR unknown command"):
 		return Never
-	case hasCode(text, passing):
+	case slices.Contains(passing, code), text == "ERR max number of clients reached":
 		return NotNow
-	case strings.Contains(text, "access a non local key"):
-		// A script met a key that is gone while its slot is on the move; what came
-		// before it stands. What it did again reaches the same state.
-		return Maybe
 	}
-	// A script error that names none of the codes: a right that is missing
-	// inside the script, or a defect. What came before it stands.
-	return Never
+	return Maybe
 }
 
-// hasCode reports whether an error of Redis carries one of the codes: at its
-// beginning, or, as servers before 7.0 report what went wrong inside a script,
-// after a colon.
-func hasCode(text string, codes []string) bool {
-	for _, c := range codes {
-		if strings.HasPrefix(text, c) ||
-			strings.Contains(text, ": "+c+" ") || strings.Contains(text, ": -"+c+" ") {
+// codeOf returns the first word of an error of Redis, which is its code, and whether it
+// comes from inside a script. Servers before 7.0 put that first word behind others:
+// "ERR Error running script (call to f_…): @user_script:1: @user_script: 1: -OOM …".
+func codeOf(text string) (code string, inside bool) {
+	rest, ok := strings.CutPrefix(text, "ERR Error running script (")
+	if !ok {
+		rest, ok = strings.CutPrefix(text, "ERR Error compiling script (") // as miniredis says
+	}
+	if ok {
+		inside = true
+		text = rest
+		for {
+			mark, after, ok := strings.Cut(text, ": ")
+			if !ok || strings.Contains(mark, " ") && mark != "new function)" && !strings.HasPrefix(mark, "call to f_") {
+				break // the first word is not alone
+			}
+			text = after
+		}
+		text = strings.TrimPrefix(text, "-")
+	}
+	inside = inside || strings.Contains(text, " script: ")
+	code, _, _ = strings.Cut(text, " ")
+	return code, inside
+}
+
+// Hopeless reports whether it is of no use to send again what met err: it never ran, or
+// a script has failed with it and would once more. The second goes by the words of known
+// servers, and saves time only.
+func Hopeless(err error) bool {
+	if err == nil {
+		return false
+	}
+	switch Sort(err) {
+	case Never:
+		return true
+	case Maybe:
+		var reply redis.Error
+		if !errors.As(err, &reply) {
+			return false
+		}
+		text := reply.Error()
+		_, inside := codeOf(text)
+		return inside && !onTheMove(text)
+	}
+	return false
+}
+
+// onTheMove reports whether a script met a key that is gone while its slot is on the
+// move. What it did again reaches the same state.
+func onTheMove(text string) bool {
+	for _, words := range []string{"access a non local key", "undeclared keys were accessed", "keys that don't hash to the same slot"} {
+		if strings.Contains(text, words) {
 			return true
 		}
 	}
@@ -109,5 +159,9 @@ func isCode(err error, code string) bool {
 		return false
 	}
 	var reply redis.Error
-	return errors.As(err, &reply) && hasCode(reply.Error(), []string{code})
+	if !errors.As(err, &reply) {
+		return false
+	}
+	got, _ := codeOf(reply.Error())
+	return got == code
 }

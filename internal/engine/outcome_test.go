@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,8 +59,8 @@ func replied(t *testing.T, text string) error {
 	return err
 }
 
-// TestSortReplies: the texts of Redis 7, of 6.2, which wraps what went wrong
-// inside a script, and of miniredis.
+// TestSortReplies: the texts of Redis 6.2, which wraps what went wrong inside a script,
+// of 7.0, 7.4 and 8.2, of Valkey 8 and 9, and of proxies.
 func TestSortReplies(t *testing.T) {
 	const sha = "6b1bf486c81ceb7edf3c093f4c48582e38c0e791"
 	in62 := func(text string) string {
@@ -69,10 +70,11 @@ func TestSortReplies(t *testing.T) {
 		return "ERR Error running script (call to f_" + sha + "): @user_script:12: " + text
 	}
 	in7 := func(text string) string { return text + " script: " + sha + ", on @user_script:12." }
-	tests := []struct {
+	type test struct {
 		text string
 		want engine.Outcome
-	}{
+	}
+	tests := []test{
 		// It goes away by itself.
 		{"LOADING Redis is loading the dataset in memory", engine.NotNow},
 		{"READONLY You can't write against a read only replica.", engine.NotNow},
@@ -104,8 +106,8 @@ func TestSortReplies(t *testing.T) {
 		{in62call("WRONGTYPE Operation against a key holding the wrong kind of value"), engine.Never},
 		{"NOPERM this user has no permissions to run the 'evalsha' command", engine.Never},
 		{"NOPERM User u has no permissions to run the 'evalsha' command", engine.Never},
-		{in62("The user executing the script can't run this command or subcommand"), engine.Never},
-		{in7("ERR The user executing the script can't access at least one of the keys mentioned in the command arguments"), engine.Never},
+		{"NOPERM this user has no permissions to run the 'evalsha' command or its subcommand", engine.Never},
+		{"NOPERM No permissions to access a key", engine.Never},
 		{"NOAUTH Authentication required.", engine.Never},
 		{"WRONGPASS invalid username-password pair or user is disabled.", engine.Never},
 		{"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.", engine.Never},
@@ -113,12 +115,43 @@ func TestSortReplies(t *testing.T) {
 		{"CROSSSLOT Keys in request don't hash to the same slot", engine.Never},
 		{"NOSCRIPT No matching script. Please use EVAL.", engine.Never},
 		{"ERR unknown command 'evalsha', with args beginning with: ", engine.Never},
-		{in62call("ERR Protocol error"), engine.Never},
-		{in7("ERR user_script:12: attempt to perform arithmetic on a nil value"), engine.Never},
-		{"ERR something that nobody has seen", engine.Never},
+		{"ERR unknown command `evalsha`, with args beginning with: `OOM`, ", engine.Never},
+		{"NOSCRIPT No matching script.", engine.Never},
+		{"BUSY Valkey is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", engine.NotNow},
+	}
+	inScript := []string{
+		in62("The user executing the script can't run this command or subcommand"),
+		in62("The user executing the script can't access at least one of the keys mentioned in the command arguments"),
+		in7("ERR The user executing the script can't access at least one of the keys mentioned in the command arguments"),
+		in7("ERR ACL failure in script: User u has no permissions to run the 'hset' command"),
+		in7("ERR ACL failure in script: No permissions to access a key"),
+		in7("NOPERM User u has no permissions to run the 'hset' command"),
+		in62call("ERR Protocol error"),
+		in62call("ERR value is not an integer or out of range"),
+		in7("ERR value is not an integer or out of range"),
+		in62call("user_script:12: attempt to perform arithmetic on a nil value"),
+		in7("ERR user_script:12: attempt to perform arithmetic on a nil value"),
+		in62call("Script killed by user with SCRIPT KILL..."),
+		in7("ERR Script killed by user with SCRIPT KILL."),
+		in62("Unknown Redis command called from Lua script"),
+		in7("ERR Unknown command called from script"),
+	}
+	for _, text := range inScript {
+		tests = append(tests, test{text, engine.Maybe})
+	}
+	unknown := []string{
+		"ERR something that nobody has seen", "upstream failure", "ERR handle response, backend conn reset",
+		"BUSYTEXT is not BUSY", "OOMPH", "ERR a key named: OOM x",
+		in7("ERR Command 'set' in script attempted to access keys that don't hash to the same slot"),
+		in7("ERR Unable to execute command 'exists' in script because undeclared keys were accessed during rehashing of the slot"),
+	}
+	for _, text := range unknown {
+		tests = append(tests, test{text, engine.Maybe})
 	}
 	for _, tt := range tests {
-		require.Equal(t, tt.want, engine.Sort(replied(t, tt.text)), "Sort of %q", tt.text)
+		err := replied(t, tt.text)
+		require.Equal(t, tt.want, engine.Sort(err), "Sort of %q", tt.text)
+		require.Equal(t, tt.want == engine.Never || slices.Contains(inScript, tt.text), engine.Hopeless(err), "Hopeless of %q", tt.text)
 	}
 }
 
@@ -127,6 +160,7 @@ func TestSortReplies(t *testing.T) {
 func TestSortNoPrimary(t *testing.T) {
 	err := fmt.Errorf("redis: all sentinels specified in configuration are unreachable: %w", redis.Nil)
 	require.Equal(t, engine.NotNow, engine.Sort(err))
+	require.Equal(t, engine.Maybe, engine.Sort(redis.Nil), "an answer that no script gives")
 }
 
 // TestSortRealErrors: the same from servers in the state that they tell of.
@@ -154,7 +188,7 @@ func TestSortRealErrors(t *testing.T) {
 		check(t, rdb.EvalSha(ctx, strings.Repeat("0", 40), nil).Err(), "NOSCRIPT", engine.Never)
 	})
 	t.Run("a defect in the script", func(t *testing.T) {
-		check(t, errOf(rdb, `return nil + 1`), "arithmetic", engine.Never)
+		check(t, errOf(rdb, `return nil + 1`), "arithmetic", engine.Maybe)
 	})
 	t.Run("OOM", func(t *testing.T) {
 		s.Do(t, "CONFIG", "SET", "maxmemory", "1")
@@ -172,7 +206,8 @@ func TestSortRealErrors(t *testing.T) {
 		check(t, errOf(u, write), "NOPERM", engine.Never)
 		s.Do(t, "ACL", "SETUSER", "u", "+eval", "-hset")
 		err := errOf(u, write)
-		check(t, err, "script", engine.Never)
+		check(t, err, "script", engine.Maybe)
+		require.True(t, engine.Hopeless(err), "%q", err)
 		require.Regexp(t, "can't run this command|has no permissions to run the 'hset' command", err) // Redis 7.0, later ones
 		s.Do(t, "ACL", "SETUSER", "u", "+hset", "resetkeys", "~other")
 		check(t, errOf(u, write), "NOPERM", engine.Never)
@@ -212,7 +247,7 @@ func TestSortRealErrors(t *testing.T) {
 		require.NoError(t, mini.Set(ctx, "k", "x", 0).Err())
 		check(t, errOf(mini, write), "WRONGTYPE", engine.Never)
 		check(t, mini.EvalSha(ctx, strings.Repeat("0", 40), nil).Err(), "NOSCRIPT", engine.Never)
-		check(t, errOf(mini, `return nil + 1`), "", engine.Never)
+		check(t, errOf(mini, `return nil + 1`), "", engine.Maybe)
 	})
 }
 

@@ -205,7 +205,7 @@ func (e *Engine) left(ctx *cleanup, c *claim) bool {
 		if Sort(err) == Maybe && !ent.fresh {
 			ent.unsettled(actsUntil())
 		}
-		return Sort(err) == Never
+		return Hopeless(err)
 	}
 	e.turn(s, l.Next)
 	e.unlabel(once, c)

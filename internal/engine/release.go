@@ -261,7 +261,7 @@ func (h *Hold) giveBack(ctx *cleanup, target int, trusted bool) error {
 			err = errLate
 		}
 		last = err
-		if Sort(err) == Never || retry.after(ctx, err) != nil {
+		if Hopeless(err) || retry.after(ctx, err) != nil {
 			break
 		}
 	}
@@ -487,7 +487,7 @@ func (e *Engine) undone(ctx *cleanup, c *claim) bool {
 	ent.unlockOps()
 	switch {
 	case err != nil:
-		return Sort(err) == Never || time.Now().After(c.until.Add(c.lease()))
+		return Hopeless(err) || time.Now().After(c.until.Add(c.lease()))
 	case v == Granted:
 		e.tookBackOne(s)
 		// Of several requests another one may be on its way yet; and who waits may have

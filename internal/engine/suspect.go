@@ -23,7 +23,9 @@ func (e *Engine) suspect(err error) {
 	var reply redis.Error
 	switch {
 	case errors.As(err, &reply):
-		if !hasCode(reply.Error(), []string{"READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "UNBLOCKED"}) {
+		switch code, _ := codeOf(reply.Error()); code {
+		case "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "UNBLOCKED":
+		default:
 			return
 		}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrClosed):

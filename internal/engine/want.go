@@ -350,7 +350,7 @@ func change(ctx context.Context, patience time.Duration, f func() (Verdict, erro
 		case Sort(err) == Maybe:
 			maybe = true
 		}
-		if Sort(err) == Never || ctx.Err() != nil || errors.Is(err, ErrClosed) || retry.after(ctx, err) != nil {
+		if Hopeless(err) || ctx.Err() != nil || errors.Is(err, ErrClosed) || retry.after(ctx, err) != nil {
 			if maybe {
 				err = inDoubt{err}
 			}

@@ -165,6 +165,12 @@ func (l *link) deliver() {
 		case LoseFIN:
 			l.shut()
 		case Swallow:
+		case Fail:
+			text := "ERR upstream failure"
+			if set := p.failure.Load(); set != nil {
+				text = *set
+			}
+			_, _ = l.c.Write([]byte("-" + text + "\r\n"))
 		default:
 			_, _ = l.c.Write(d.raw) // a client that is gone is noticed by commands
 		}

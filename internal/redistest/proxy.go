@@ -45,11 +45,14 @@ const (
 	// the packet that was long under way. Later commands on the connection
 	// wait behind it.
 	Late
+	// Fail runs the command and answers with the error of [Proxy.FailWith], as a
+	// proxy does that has lost its server behind the command.
+	Fail
 
 	actCount
 )
 
-var actNames = [actCount]string{"Pass", "LoseRST", "LoseFIN", "Swallow", "Hold", "RefuseRST", "Twice", "Drop", "Late"}
+var actNames = [actCount]string{"Pass", "LoseRST", "LoseFIN", "Swallow", "Hold", "RefuseRST", "Twice", "Drop", "Late", "Fail"}
 
 // String returns the name of the act.
 func (a Act) String() string { return actNames[a] }
@@ -72,6 +75,7 @@ type Proxy struct {
 	mute, stall gate
 	delay       atomic.Int64
 	holdFor     atomic.Int64
+	failure     atomic.Pointer[string] // nil for "ERR upstream failure"
 	acts        [actCount]atomic.Int64
 	done        chan struct{} // closed with the proxy
 	wg          sync.WaitGroup
@@ -213,6 +217,9 @@ func (p *Proxy) Delay(d time.Duration) { p.delay.Store(int64(d)) }
 // HoldFor sets how long commands are held, by [Hold] and [Late], that arrive
 // from now on; zero, the default, is until [Proxy.Release].
 func (p *Proxy) HoldFor(d time.Duration) { p.holdFor.Store(int64(d)) }
+
+// FailWith sets the error with which [Fail] answers, without the dash before it.
+func (p *Proxy) FailWith(text string) { p.failure.Store(&text) }
 
 // Release lets go of all commands held so far, even if the reply of one is
 // still to come from the server. Those that arrive later are held again.
