@@ -210,7 +210,8 @@ func (h *Hold) giveBack(ctx *cleanup, target int, trusted bool) error {
 				maybe = maybe || err == nil && v == Late && time.Since(at) > returnBound/2
 			}
 			ret.Heir = nil
-			if heirs = err == nil && v != Late; Sort(err) == Never {
+			if heirs = err == nil && v != Late; Hopeless(err) {
+				maybe = maybe || Sort(err) == Maybe
 				continue // without one it may be allowed
 			}
 		}
