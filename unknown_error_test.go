@@ -63,7 +63,7 @@ func TestErrorOfAProxy(t *testing.T) {
 	}
 	s := redistest.Start(t)
 	direct := s.Client(t)
-	other := latchkey.New(direct)
+	other := latchkey.New(redistest.User(t, direct))
 	t.Cleanup(func() { require.NoError(t, other.Close()) })
 	_, err := semaphore.New(other, "semaphore").TrySetPermits(t.Context(), 1)
 	require.NoError(t, err)
@@ -74,7 +74,7 @@ func TestErrorOfAProxy(t *testing.T) {
 		p := redistest.NewProxy(t, s.Addr)
 		p.FailWith(text)
 		rdb := s.Client(t, func(o *redis.Options) { o.Addr = p.Addr() })
-		c := latchkey.New(rdb, latchkey.WithPubSub(latchkey.Polling))
+		c := latchkey.New(redistest.User(t, rdb), latchkey.WithPubSub(latchkey.Polling))
 		t.Cleanup(func() { require.NoError(t, c.Close()) })
 		return c, p
 	}

@@ -385,7 +385,11 @@ func TestWireLongestLease(t *testing.T) {
 		w.is("mode=read A=1 B=1", 2*half, "A#1=60000", "B#1=5000")
 		w.yes(w.a.unread())
 		w.is("mode=read B=1", 5*time.Second, "B#1=5000")
-		w.hears("")
+		if w.aJava {
+			w.hears("")
+		} else {
+			w.hears("0") // the lease ends sooner than who waits has heard
+		}
 		w.yes(w.b.unread())
 		w.hears("0")
 	})

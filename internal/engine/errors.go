@@ -2,9 +2,6 @@ package engine
 
 import (
 	"errors"
-	"strings"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // The conditions that the root re-exports under the same names.
@@ -35,8 +32,7 @@ func (b both) Unwrap() []error { return []error{b.first, b.second} }
 // conflict marks what Redis says of another kind of value as ErrKeyConflict; other
 // errors stay.
 func conflict(err error) error {
-	var reply redis.Error
-	if isCode(err, "WRONGTYPE") || errors.As(err, &reply) && strings.Contains(reply.Error(), "is not an integer") {
+	if isCode(err, "WRONGTYPE") {
 		return both{ErrKeyConflict, err}
 	}
 	return err

@@ -40,7 +40,7 @@ if not left then
 end
 left = tonumber(left)
 if not left or left % 1 ~= 0 then
-  return call('DECR', latch) -- which fails: it is another kind of value
+  return redis.error_reply('WRONGTYPE value is not an integer or out of range')
 end
 
 -- PEXPIRE is allowed at the memory limit, and once it has run SET and DECR are.

@@ -10,7 +10,7 @@
 -- Returns 1  there was a count
 --         0  there was none
 -- A key that is something else is left alone, with Redis's WRONGTYPE error, or where
--- it is a string Redis's 'ERR value is not an integer or out of range'.
+-- it is a string the error 'WRONGTYPE value is not an integer or out of range'.
 local latch, ended, keep, channel, verb = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
 local call = redis.call
 
@@ -20,7 +20,7 @@ if not left then
 end
 local n = tonumber(left)
 if not n or n % 1 ~= 0 then
-  return redis.error_reply('ERR value is not an integer or out of range')
+  return redis.error_reply('WRONGTYPE value is not an integer or out of range')
 end
 local time = call('TIME')
 -- What this user may not do shows before anything is changed. PEXPIRE is allowed at

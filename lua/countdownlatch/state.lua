@@ -13,6 +13,6 @@ local time = redis.call('TIME')
 local left, last = redis.call('GET', latch), redis.call('GET', ended)
 local n = tonumber(left or 0)
 if not n or n % 1 ~= 0 then
-  return redis.error_reply('ERR value is not an integer or out of range')
+  return redis.error_reply('WRONGTYPE value is not an integer or out of range')
 end
 return {math.min(n, 2 ^ 53), left and 1 or 0, tonumber(last or 0), time[1] * 1000000 + time[2]}

@@ -28,7 +28,7 @@ end
 
 local have = tonumber(call('GET', permits) or 0)
 if not have or have % 1 ~= 0 then
-  return call('DECRBY', permits, 0) -- which fails: it is another kind of value
+  return redis.error_reply('WRONGTYPE value is not an integer or out of range')
 end
 -- What this user may not do shows before anything is changed, since a script that
 -- stops half way would lose permits. The first is allowed at the memory limit, and

@@ -27,7 +27,7 @@ end
 
 local have, last = tonumber(call('GET', permits) or 0), tonumber(call('GET', claim) or 0)
 if not have or have % 1 ~= 0 then
-  return call('INCRBY', permits, 0) -- which fails: it is another kind of value
+  return redis.error_reply('WRONGTYPE value is not an integer or out of range')
 end
 if last == number then
   return {1, now}

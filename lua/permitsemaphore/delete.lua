@@ -8,7 +8,7 @@
 -- Returns 1  there was one
 --         0  there was none
 -- Keys that are something else are left alone, with Redis's WRONGTYPE error, or for a
--- string in KEYS[1] Redis's 'ERR value is not an integer or out of range'.
+-- string in KEYS[1] the error 'WRONGTYPE value is not an integer or out of range'.
 local permits, out = KEYS[1], KEYS[2]
 
 local there = redis.call('GET', permits)
@@ -17,7 +17,7 @@ if redis.call('ZCARD', out) == 0 and not there then
 end
 local have = tonumber(there or 0)
 if not have or have % 1 ~= 0 then
-  return redis.error_reply('ERR value is not an integer or out of range')
+  return redis.error_reply('WRONGTYPE value is not an integer or out of range')
 end
 redis.call('DEL', permits, out)
 return 1

@@ -18,7 +18,7 @@ local call = redis.call
 
 local have = tonumber(call('GET', permits) or 0)
 if not have or have % 1 ~= 0 then
-  return call('INCRBY', permits, 0) -- which fails: it is another kind of value
+  return redis.error_reply('WRONGTYPE value is not an integer or out of range')
 end
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

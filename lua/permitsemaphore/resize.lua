@@ -30,7 +30,7 @@ end
 local found, held = call('GET', permits), call('ZCARD', out)
 local have, last = tonumber(found or 0), tonumber(call('GET', claim) or 0)
 if not have or have % 1 ~= 0 then
-  return call('INCRBY', permits, 0) -- which fails: it is another kind of value
+  return redis.error_reply('WRONGTYPE value is not an integer or out of range')
 end
 if last >= number then
   return {last == number and 1 or -2, now}

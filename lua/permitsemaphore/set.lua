@@ -36,7 +36,7 @@ end
 if have then
   local n = tonumber(have)
   if not n or n % 1 ~= 0 then
-    return redis.error_reply('ERR value is not an integer or out of range')
+    return redis.error_reply('WRONGTYPE value is not an integer or out of range')
   end
   return {0, now}
 end

@@ -28,7 +28,7 @@ end
 
 local have = tonumber(call('GET', permits) or 0)
 if not have or have % 1 ~= 0 then
-  return call('DECRBY', permits, 0) -- which fails: it is another kind of value
+  return redis.error_reply('WRONGTYPE value is not an integer or out of range')
 end
 local left = have - n
 if left < 0 then

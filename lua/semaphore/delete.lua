@@ -5,7 +5,7 @@
 -- Returns 1  there was one
 --         0  there was none
 -- A key that is something else is left alone, with Redis's WRONGTYPE error, or where
--- it is a string Redis's 'ERR value is not an integer or out of range'.
+-- it is a string the error 'WRONGTYPE value is not an integer or out of range'.
 local permits = KEYS[1]
 
 local have = redis.call('GET', permits)
@@ -14,6 +14,6 @@ if not have then
 end
 have = tonumber(have)
 if not have or have % 1 ~= 0 then
-  return redis.error_reply('ERR value is not an integer or out of range')
+  return redis.error_reply('WRONGTYPE value is not an integer or out of range')
 end
 return redis.call('DEL', permits)

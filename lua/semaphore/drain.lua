@@ -30,7 +30,7 @@ end
 local have = call('GET', permits)
 local n = tonumber(have or 0)
 if not n or n % 1 ~= 0 then
-  return redis.error_reply('ERR value is not an integer or out of range')
+  return redis.error_reply('WRONGTYPE value is not an integer or out of range')
 end
 if n == 0 then
   return {1, 0, now}

@@ -54,6 +54,10 @@ if type(total) == 'table' then -- another kind of value, more than can be counte
   if not last then
     redis.pcall('DEL', claim)
   end
+  local have = redis.pcall('GET', permits)
+  if type(have) == 'string' and (tonumber(have) or 0.5) % 1 ~= 0 then
+    return redis.error_reply('WRONGTYPE value is not an integer or out of range')
+  end
   return total
 end
 if total > 0 and tonumber(n) > 0 then

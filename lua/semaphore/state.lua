@@ -8,6 +8,6 @@ local permits = KEYS[1]
 
 local have = tonumber(redis.call('GET', permits) or 0)
 if not have or have % 1 ~= 0 then
-  return redis.error_reply('ERR value is not an integer or out of range')
+  return redis.error_reply('WRONGTYPE value is not an integer or out of range')
 end
 return have
