@@ -358,10 +358,15 @@ func TestFaultLockDuringUnlockOfOneHolder(t *testing.T) {
 
 // The same, where the next hold began as a re-entry into the one that is given
 // back, and goes on under its holder.
+//
+// The Unlock waits for the answer to the re-entry, for faultRead, before it may send
+// anything. With an unlock timeout of faultRead it had a few ms left for its own request,
+// which was enough only as long as a request was read for 1 s whatever was left: since
+// commit 4cc6556 Unlock was back before its request had come to the proxy.
 func TestFaultLateReleaseSparesReentry(t *testing.T) {
 	t.Parallel()
 	r := newFaultRig(t)
-	c := r.client(t, faultRead, latchkey.WithUnlockTimeout(faultRead))
+	c := r.client(t, faultRead, latchkey.WithUnlockTimeout(10*faultRead))
 	l := rlock.New(c, "a")
 	h, err := l.Lock(t.Context())
 	require.NoError(t, err)
@@ -382,7 +387,7 @@ func TestFaultLateReleaseSparesReentry(t *testing.T) {
 	err = h.Unlock(t.Context()) // while that one waits for its answer
 	require.True(t, maybeApplied(t, err))
 	require.EqualValues(t, 1, r.count(redistest.Late))
-	next := granted(t, reentry, 5*time.Second)
+	next := granted(t, reentry, 10*time.Second)
 	passed := r.count(redistest.Pass)
 	r.heal() // now the late one arrives
 	redistest.Until(t, "the late request to run", func() bool { return r.count(redistest.Pass) > passed })
