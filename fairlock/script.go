@@ -2,7 +2,6 @@ package fairlock
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/engine"
@@ -243,22 +242,13 @@ func (s *scripts) remove(ctx context.Context, e *engine.Engine) (bool, error) {
 	return reply.Int == 1, err
 }
 
-// waiters runs fairlock/waiters.
+// waiters runs fairlock/waiters, once for each piece of the queue.
 func (s *scripts) waiters(ctx context.Context, e *engine.Engine) ([]Waiter, error) {
-	args := append(make([]any, engine.Head, engine.Head+2), s.queueArg, s.scoresArg)
-	reply, err := e.Eval(ctx, lua.FairLockWaiters, 2, args)
-	if err != nil {
-		return nil, err
-	}
-	waiters := make([]Waiter, len(reply.Any)/2)
-	for i := range waiters {
-		w := &waiters[i]
-		w.ID = fmt.Sprint(reply.Any[2*i])
-		if ms, ok := reply.Any[2*i+1].(int64); ok && ms > 0 {
-			w.Deadline = time.UnixMilli(ms)
-		}
-	}
-	return waiters, nil
+	var waiters []Waiter
+	err := e.Queue(ctx, s.queueArg, s.scoresArg, 0, func(id string, deadline time.Time) {
+		waiters = append(waiters, Waiter{ID: id, Deadline: deadline})
+	})
+	return waiters, err
 }
 
 // A state is what rlock/state tells.

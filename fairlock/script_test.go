@@ -849,7 +849,7 @@ func TestWaitersAndDelete(t *testing.T) {
 		s.queue("go:1")
 		s.java("uuid:1").acquire(javaWait)
 		s.do("RPUSH", queueKey("f"), "odd")
-		v, err := s.eval(lua.FairLockWaiters, fourKeys[1:3])
+		v, err := s.eval(lua.FairLockWaiters, fourKeys[1:3], 0, 499)
 		require.NoError(s, err)
 		list := v.([]any)
 		require.Len(s, list, 6)

@@ -181,13 +181,13 @@ func (l *Lock) ForceUnlockHolder(ctx context.Context, holder string) (bool, erro
 // its lease ends.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 	st, err := l.state(ctx, "is-locked", "")
-	return st.all > 0, err
+	return st.count > 0, err
 }
 
 // IsHeldBy reports whether that holder of this client holds l.
 func (l *Lock) IsHeldBy(ctx context.Context, h latchkey.Holder) (bool, error) {
 	st, err := l.state(ctx, "is-held-by", l.engine.HolderID(engine.NumberOf(h))+l.spec.Suffix)
-	return st.mine > 0, err
+	return st.count > 0, err
 }
 
 // HoldCount returns how many times the holder in ctx holds l; 0 without one.
@@ -197,7 +197,7 @@ func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 		return 0, nil
 	}
 	st, err := l.state(ctx, "hold-count", holder)
-	return st.mine, err
+	return st.count, err
 }
 
 // TTL returns how long l stays held if nobody renews it: for reading, the

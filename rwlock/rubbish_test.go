@@ -32,7 +32,7 @@ func TestRubbishCounts(t *testing.T) {
 					{lua.RWLockReleaseWrite, []string{"lock"}, []any{"me:1:write", 0, s.now() + within, ahead, prefix, "ch", "PUBLISH"}},
 					{lua.RWLockForce, []string{"lock"}, []any{"read", prefix, "ch", "PUBLISH"}},
 					{lua.RWLockForce, []string{"lock"}, []any{"write", prefix, "ch", "PUBLISH"}},
-					{lua.RWLockState, []string{"lock"}, []any{"read", prefix, ""}},
+					{lua.RWLockState, []string{"lock"}, []any{"read", prefix, "", 0}},
 				} {
 					scene()
 					_, _ = s.run(call.script, call.keys, call.args...) // whatever it says

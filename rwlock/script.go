@@ -169,23 +169,30 @@ func (s *scripts) force(ctx context.Context, e *engine.Engine) (bool, error) {
 	return reply.Int == 1, err
 }
 
-// A state is what rwlock/state tells of one half.
+// A state is what rwlock/state tells of one half, or of one holder of it.
 type state struct {
-	all, mine int
-	left      time.Duration
+	count int
+	left  time.Duration
 }
 
-// state runs rwlock/state.
+// state runs rwlock/state, once for each piece of the lock; with a holder there is one.
 func (s *scripts) state(ctx context.Context, e *engine.Engine, holder string) (state, error) {
-	reply, err := e.Eval(ctx, lua.RWLockState, 1, append(s.args(4), s.half, s.prefixArg, holder))
-	if err != nil {
-		return state{}, err
+	st, left, from := state{}, int64(-2), int64(0)
+	for {
+		reply, err := e.Eval(ctx, lua.RWLockState, 1, append(s.args(5), s.half, s.prefixArg, holder, from))
+		if err != nil {
+			return state{}, err
+		}
+		if len(reply.Ints) != 3 {
+			return state{}, engine.Unexpected(lua.RWLockState, reply.Ints)
+		}
+		st.count += int(reply.Ints[0])
+		left = max(left, reply.Ints[1])
+		if from = reply.Ints[2]; from == 0 {
+			break
+		}
 	}
-	if len(reply.Ints) != 3 {
-		return state{}, engine.Unexpected(lua.RWLockState, reply.Ints)
-	}
-	st := state{all: int(reply.Ints[0]), mine: int(reply.Ints[1])}
-	switch left := reply.Ints[2]; {
+	switch {
 	case left >= 0:
 		st.left = millis(left)
 	case left == -1:

@@ -735,26 +735,29 @@ func TestStateScript(t *testing.T) {
 		scene, half, holder string
 		want                []int64
 	}{
-		{"", "read", "me:1", []int64{0, 0, -2}},
-		{"", "write", "me:1:write", []int64{0, 0, -2}},
-		{readers, "read", "me:1", []int64{3, 2, 20000}},
-		{readers, "read", "she:1", []int64{3, 0, 20000}},
-		{readers, "read", "", []int64{3, 0, 20000}},
-		{readers, "write", "me:1:write", []int64{0, 0, -2}},
-		{both, "read", "me:1", []int64{1, 1, 15000}},
-		{both, "write", "me:1:write", []int64{2, 2, 60000}},
-		{both, "write", "you:1:write", []int64{2, 0, 60000}},
-		{"lock=me:1:write:1 mode:write", "write", "me:1:write", []int64{1, 1, -1}},
-		{"lock=me:1:write:1 mode:write for 5000", "read", "me:1", []int64{0, 0, -2}},
-		{"lock=me:1:1 mode:read for 5000", "read", "me:1", []int64{0, 0, -2}},
-		{"lock=me:1:1 mode:read for 5000; me:1#1", "read", "me:1", []int64{0, 0, -2}},
+		{"", "read", "", []int64{0, -2}},
+		{"", "read", "me:1", []int64{0, -2}},
+		{"", "write", "me:1:write", []int64{0, -2}},
+		{readers, "read", "me:1", []int64{2, 20000}},
+		{readers, "read", "she:1", []int64{0, -2}},
+		{readers, "read", "", []int64{3, 20000}},
+		{readers, "write", "", []int64{0, -2}},
+		{readers, "write", "me:1:write", []int64{0, -2}},
+		{both, "read", "me:1", []int64{1, 15000}},
+		{both, "write", "", []int64{2, 60000}},
+		{both, "write", "me:1:write", []int64{2, 60000}},
+		{both, "write", "you:1:write", []int64{0, 60000}},
+		{"lock=me:1:write:1 mode:write", "write", "me:1:write", []int64{1, -1}},
+		{"lock=me:1:write:1 mode:write for 5000", "read", "", []int64{0, -2}},
+		{"lock=me:1:1 mode:read for 5000", "read", "me:1", []int64{0, -2}},
+		{"lock=me:1:1 mode:read for 5000; me:1#1", "read", "", []int64{0, -2}},
 	}
 	onBoth(t, func(s *scripted) {
 		for _, tt := range tests {
 			s.scene(tt.scene)
-			got := s.reply(-1, lua.RWLockState, []string{"lock"}, tt.half, prefix, tt.holder)
-			got[2] = rounded(got[2])
-			require.Equal(s, tt.want, got, "%s of %s for %q", tt.half, tt.scene, tt.holder)
+			got := s.reply(-1, lua.RWLockState, []string{"lock"}, tt.half, prefix, tt.holder, 0)
+			got[1] = rounded(got[1])
+			require.Equal(s, append(tt.want, 0), got, "%s of %s for %q", tt.half, tt.scene, tt.holder)
 			require.Equal(s, tt.scene, s.state(), "it only reads")
 		}
 	})
@@ -780,8 +783,8 @@ func TestScriptsLeaveOthersAlone(t *testing.T) {
 				{lua.RWLockAcquireWrite, []string{"lock", sign}, []any{"me:1:write", 1, 30000, s.now() + within, ahead, prefix, 0}},
 				{lua.RWLockForce, []string{"lock"}, []any{"read", prefix, "ch", "PUBLISH"}},
 				{lua.RWLockForce, []string{"lock"}, []any{"write", prefix, "ch", "PUBLISH"}},
-				{lua.RWLockState, []string{"lock"}, []any{"read", prefix, ""}},
-				{lua.RWLockState, []string{"lock"}, []any{"write", prefix, ""}},
+				{lua.RWLockState, []string{"lock"}, []any{"read", prefix, "", 0}},
+				{lua.RWLockState, []string{"lock"}, []any{"write", prefix, "", 0}},
 			}
 			for _, call := range calls {
 				_, err := s.run(call.script, call.keys, call.args...)
@@ -854,5 +857,5 @@ func TestScriptsAtTheMemoryLimit(t *testing.T) {
 		lua.RWLockReleaseWrite, lock, "me:1:write", 0, at(), ahead, prefix, "ch", "PUBLISH")
 	done(write, "lock=me:1:1 mode:read for 20000; me:1#1 for 20000", lua.RWLockForce, lock, "write", prefix, "ch", "PUBLISH")
 	done(write, "lock=me:1:write:2 mode:write for 60000", lua.RWLockForce, lock, "read", prefix, "ch", "PUBLISH")
-	done(mine, mine, lua.RWLockState, lock, "read", prefix, "me:1")
+	done(mine, mine, lua.RWLockState, lock, "read", prefix, "me:1", 0)
 }

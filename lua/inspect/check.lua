@@ -31,6 +31,7 @@ if kind == 'hash' then
   try('HLEN', key)
   try('HVALS', key)
   try('HGETALL', key)
+  try('HSCAN', key, 0, 'COUNT', 1)
   try('HRANDFIELD', key, 1)
   try('HDEL', key, 'other')
 elseif kind == 'string' then
