@@ -27,7 +27,7 @@ func TestCheckTriesAllCommands(t *testing.T) {
 
 // readCommands are those that EVALSHA_RO lets a script run.
 var readCommands = []string{
-	"EXISTS", "GET", "GETRANGE", "HGET", "HGETALL", "HLEN", "HRANDFIELD", "HVALS", "LRANGE", "PTTL", "PUBSUB", "TIME", "TYPE", "ZRANGE", "ZSCORE",
+	"EXISTS", "GET", "GETRANGE", "HGET", "HGETALL", "HLEN", "HRANDFIELD", "HSCAN", "HVALS", "LRANGE", "PTTL", "PUBSUB", "TIME", "TYPE", "ZRANGE", "ZSCORE",
 }
 
 // A script is marked as one that only reads if it does.
