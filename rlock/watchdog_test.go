@@ -532,6 +532,10 @@ func TestManyHolds(t *testing.T) {
 
 // Close and an Unlock that waits for its turn meet while a renewal is under way.
 // The hold was not lost, and the lock is given back.
+//
+// The outer Unlock goes on in the moment in which the inner one lets it, and may be
+// back before it: with one channel for both, their errors came the other way round
+// once in 2,000 runs of a busy machine.
 func TestCloseMeetsUnlock(t *testing.T) {
 	slow := latchkey.Observer{RenewFailed: func(string, string, error) { time.Sleep(200 * time.Millisecond) }}
 	keep(t, func(t *testing.T, d *dog) {
@@ -545,16 +549,15 @@ func TestCloseMeetsUnlock(t *testing.T) {
 			go d.rdb.Ping(t.Context())
 		}
 		d.Advance(10*time.Second - 50*time.Millisecond)
-		ends := make(chan error, 2)
-		go func() { ends <- inner.Unlock(t.Context()) }()
+		first, second := make(chan error, 1), make(chan error, 1)
+		go func() { first <- inner.Unlock(t.Context()) }()
 		synctest.Wait()
-		go func() { ends <- outer.Unlock(t.Context()) }()
+		go func() { second <- outer.Unlock(t.Context()) }()
 		d.Advance(70 * time.Millisecond) // the renewal is under way
 		require.NotZero(t, d.renewals.Load())
 		require.NoError(t, d.c.Close())
-		require.NoError(t, <-ends)
-		err = <-ends
-		require.NotErrorIs(t, err, latchkey.ErrLeaseLost)
+		require.NoError(t, <-first)
+		require.ErrorIs(t, <-second, latchkey.ErrClosed)
 		require.False(t, lost(outer))
 		require.Zero(t, d.c.Stats().Losses)
 		require.Zero(t, d.Redis.Exists(t.Context(), "a").Val())
