@@ -140,7 +140,13 @@ func (e *Engine) process(ctx context.Context, cmd redis.Cmder) error {
 	}
 	start := time.Now()
 	sent := make(chan error, 1)
-	go func() { sent <- e.rdb.Process(sooner{ctx, start.Add(attempt)}, cmd) }()
+	go func() {
+		err := e.rdb.Process(sooner{ctx, start.Add(attempt)}, cmd)
+		if err == nil {
+			err = cmd.Err() // an asynchronous AutoPipeliner has only queued it: this waits
+		}
+		sent <- err
+	}()
 	answered, err := e.await(ctx, sent)
 	if answered && Sort(err) != Maybe && time.Since(start) < inlineAgain {
 		e.sender.slow.Store(false)
