@@ -250,12 +250,15 @@ func TestVectors(t *testing.T) {
 		require.Equal(s, "f map[A:1:1]", s.state())
 		frozen := func(f func() string) (reply string, rest int64) {
 			s.Helper()
+			start := time.Now()
 			s.do("PEXPIRE", "f", lease)
 			reply = f()
+			took := time.Since(start).Milliseconds()
 			var pttl int64
 			_, err := fmt.Sscanf(reply, "0 %d", &pttl)
 			require.NoError(s, err, reply)
-			require.InDelta(s, lease, pttl, 20)
+			require.LessOrEqual(s, pttl, int64(lease))
+			require.GreaterOrEqual(s, pttl, int64(lease)-took-20)
 			return reply, pttl
 		}
 		_, rest := frozen(func() string { return s.acquire("B:1", timeout) })
@@ -598,7 +601,7 @@ func TestReleaseToHeir(t *testing.T) {
 		require.Equal(s, "granted", s.acquire("go:2", timeout))
 		require.Equal(s, "3 0 go:3", s.release("go:2", 0, "go:3", 5000))
 		require.Equal(s, map[string]string{"go:3": "1"}, s.rdb.HGetAll(s.Context(), "f").Val())
-		require.InDelta(s, 5000, s.rdb.PTTL(s.Context(), "f").Val().Milliseconds(), 100)
+		require.InDelta(s, 5000, s.rdb.PTTL(s.Context(), "f").Val().Milliseconds(), 2000)
 		require.Equal(s, "java:1 305", s.places())
 		require.Equal(s, []string{"java 0"}, heard(), "who is next has heard of a longer lease")
 		state := s.state()

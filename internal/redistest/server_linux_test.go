@@ -24,7 +24,7 @@ import (
 // impatient makes a client that reports the first error, and soon.
 func impatient(o *redis.Options) {
 	o.MaxRetries = -1
-	o.ReadTimeout = 300 * time.Millisecond
+	o.ReadTimeout = 800 * time.Millisecond
 }
 
 func TestServerRestart(t *testing.T) {
