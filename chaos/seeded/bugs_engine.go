@@ -6,7 +6,7 @@ var engineBugs = []Bug{
 		Name: "engine/unknown-error-never-ran", What: "an error that nobody knows counts as one of a command that never ran",
 		File: "internal/engine/outcome.go",
 		Old:  "return NotNow\n\t}\n\treturn Maybe\n}\n\n// codeOf", New: "return NotNow\n\t}\n\treturn Never\n}\n\n// codeOf",
-		Package: ".", Run: "^TestErrorOfAProxy$",
+		Run: "^TestErrorOfAProxy$",
 	},
 	{
 		Name: "engine/late-unlock-keeps-the-rest", What: "an Unlock that comes too late leaves the lock to a lease that nobody heard of",
@@ -70,7 +70,7 @@ var engineBugs = []Bug{
 	},
 	{
 		Name: "engine/context-waits-for-the-socket", What: "the end of a context is seen when go-redis has stopped reading, 5 s later",
-		File: "internal/engine/command.go",
+		File: "internal/engine/send.go",
 		Old:  "	case <-ctx.Done():\n		return false, ctx.Err()\n	case <-closed:", New: "	case <-closed:",
 		Package: "rlock", Run: "^TestFaultContextEndsAtEachStage$|^TestFaultWaitIsABound$",
 	},
@@ -113,7 +113,7 @@ var engineBugs = []Bug{
 	{
 		Name: "engine/lost-reply-not-in-doubt", What: "a lost answer is taken for a request that did not run",
 		File: "internal/engine/outcome.go",
-		Old:  "		return NotNow\n	}\n	return Maybe\n", New: "		return NotNow\n	}\n	return NotNow\n",
+		Old:  "return NotNow\n\t}\n\treturn Maybe\n}\n\n// sortReply", New: "return NotNow\n\t}\n\treturn NotNow\n}\n\n// sortReply",
 		Package: "internal/engine", Run: "^TestSortErrorsOfTheWay$|^TestSortRealErrorsOfTheWay$",
 	},
 	{

@@ -313,7 +313,7 @@ var rwBugs = []Bug{
 	{
 		Name: "rwlock/last-reader-is-silent", What: "the last reader to leave wakes no writer (Redisson #3891)",
 		File: "lua/rwlock/release_read.lua",
-		Old:  "if freed or lingers or doubt then", New: "if lingers or doubt then",
+		Old:  "if freed or lingers or doubt or longest <", New: "if lingers or doubt or not freed and longest <",
 		Package: "rwlock", Run: "^TestLastReaderWakesWriter$",
 	},
 	{
@@ -371,7 +371,7 @@ var fairBugs = []Bug{
 	{
 		Name: "fairlock/gift-outlasts-the-lease", What: "who is given the lock for longer than it asked for has to ask twice, though it has heard so",
 		File: "internal/engine/bequest.go",
-		Old:  "		e.mayCut(s, g)\n", New: "",
+		Old:  "\te.mayCut(s, g)\n", New: "",
 		Package: "fairlock", Run: "^TestGivenWithAShortLease$",
 	},
 	{

@@ -77,7 +77,7 @@ var watchdogBugs = []Bug{
 	{
 		Name: "engine/label-of-the-old-lease", What: "the label of a permit ends with the lease it had before",
 		File: "internal/engine/lease.go",
-		Old:  "label != \"\" && d > 0 {", New: "label != \"\" && d < 0 {",
+		Old:  "\tif d > 0 {\n\t\te.label(", New: "\tif d < 0 {\n\t\te.label(",
 		Run: "^TestLabelOfAPermit$",
 	},
 	{
