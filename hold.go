@@ -123,8 +123,10 @@ func (h *Hold) Lost() <-chan struct{} {
 }
 
 // Extend makes the lease last at least until lease from now; it never shortens
-// it. A hold that the watchdog renews goes on being renewed. ErrNotHeld, with
-// ErrLeaseLost if it was lost, means that there was nothing to extend.
+// it. At least 3 ms. A hold that the watchdog renews goes on being renewed. One with a
+// MaxHold is extended as far as that lets it, which Remaining tells; where that leaves
+// nothing, the error says so, and the hold is as it was. ErrNotHeld, with ErrLeaseLost
+// if it was lost, means that there was nothing to extend.
 func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 	l := h.live()
 	if l == nil {

@@ -138,11 +138,14 @@ func (l *localLock) wrap(op string, err error) error {
 
 // grant gives s, which w's holder has, to w.
 func (s *local) grant(w *localWaiter) {
-	h := &localHold{local: s, holder: w.holder, gone: make(chan struct{})}
+	h := &localHold{local: s, holder: w.holder, cfg: w.cfg, gone: make(chan struct{})}
 	h.ctx, h.cancel = context.WithCancelCause(engine.WithHold(w.ctx, h))
 	if d := max(w.cfg.Lease, w.cfg.MaxHold); d > 0 {
 		h.bounded = true
 		s.prolong(d)
+		if w.cfg.MaxHold > 0 {
+			h.most = time.Now().Add(d)
+		}
 	}
 	if w.cfg.AtLeast > 0 {
 		s.stayClosed(w.cfg.AtLeast)
@@ -233,7 +236,9 @@ func (s *local) free() {
 type localHold struct {
 	local   *local
 	holder  uint64
-	bounded bool // by a Lease or a MaxHold
+	cfg     *engine.LockConfig
+	bounded bool      // by a Lease or a MaxHold
+	most    time.Time // the end of its MaxHold; zero without one
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	gone    chan struct{} // behind Lost
@@ -301,12 +306,27 @@ func (h *localHold) Extend(ctx context.Context, lease time.Duration) error {
 	if err == nil {
 		err = h.err
 	}
+	if err == nil {
+		lease, err = h.withinMaxHoldLocked(lease)
+	}
 	if err != nil {
 		return h.wrap("extend", err)
 	}
 	h.local.prolong(lease)
 	h.local.arm()
 	return nil
+}
+
+// withinMaxHoldLocked cuts a lease to what MaxHold leaves, as for a lock in Redis.
+func (h *localHold) withinMaxHoldLocked(lease time.Duration) (time.Duration, error) {
+	most := h.most
+	for _, o := range h.local.holds {
+		if h.most.IsZero() || !o.bounded {
+			return lease, nil
+		}
+		most = later(most, o.most)
+	}
+	return h.cfg.Within(lease, time.Until(most))
 }
 
 func (h *localHold) Remaining() time.Duration {

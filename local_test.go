@@ -96,6 +96,34 @@ func TestLocalWaits(t *testing.T) {
 	})
 }
 
+// Extend goes no further than the longest MaxHold of the holder; none counts when a
+// hold has no bound.
+func TestLocalExtendNested(t *testing.T) {
+	localTest(t, func(t *testing.T) {
+		ctx := latchkey.WithHolder(t.Context())
+		l := latchkey.NewLocal("a")
+		outer := got(t)(l.Lock(ctx, latchkey.MaxHold(5*time.Second)))
+		longer := got(t)(l.Lock(ctx, latchkey.MaxHold(10*time.Second)))
+		require.NoError(t, outer.Extend(ctx, time.Minute))
+		require.Equal(t, 10*time.Second, outer.Remaining())
+		require.NoError(t, longer.Unlock(ctx))
+		fixed := got(t)(l.Lock(ctx, latchkey.Lease(time.Minute)))
+		time.Sleep(11 * time.Second)
+		err := outer.Extend(ctx, time.Hour)
+		require.ErrorContains(t, err, "MaxHold of 5s leaves nothing to extend")
+		require.NotErrorIs(t, err, latchkey.ErrNotHeld)
+		require.Equal(t, 49*time.Second, outer.Remaining())
+		require.NoError(t, fixed.Extend(ctx, 2*time.Minute))
+		require.Equal(t, 2*time.Minute, outer.Remaining())
+		free := got(t)(l.Lock(ctx))
+		require.NoError(t, outer.Extend(ctx, time.Hour))
+		require.NoError(t, free.Unlock(ctx))
+		require.Equal(t, time.Hour, outer.Remaining())
+		require.NoError(t, fixed.Unlock(ctx))
+		require.NoError(t, outer.Unlock(ctx))
+	})
+}
+
 func TestLocalReentry(t *testing.T) {
 	localTest(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -157,14 +185,22 @@ func TestLocalLease(t *testing.T) {
 	localTest(t, func(t *testing.T) {
 		ctx := t.Context()
 		l := latchkey.NewLocal("a")
-		for _, bound := range []latchkey.LockOption{latchkey.Lease(time.Minute), latchkey.MaxHold(time.Minute)} {
+		for _, c := range []struct {
+			bound latchkey.LockOption
+			until time.Duration
+		}{
+			{latchkey.Lease(time.Minute), 2 * time.Minute},
+			{latchkey.MaxHold(time.Minute), time.Minute},
+		} {
 			start := time.Now()
-			h := got(t)(l.Lock(ctx, bound))
+			h := got(t)(l.Lock(ctx, c.bound))
 			require.Equal(t, time.Minute, h.Remaining())
 			require.NoError(t, h.Extend(ctx, time.Second), "never shortens")
 			require.NoError(t, h.Extend(ctx, 2*time.Minute))
+			require.Equal(t, c.until, h.Remaining())
+			require.ErrorContains(t, h.Extend(ctx, 2*time.Millisecond), "the least is 3ms")
 			next := got(t)(l.Lock(ctx))
-			require.Equal(t, 2*time.Minute, time.Since(start))
+			require.Equal(t, c.until, time.Since(start))
 			<-h.Lost()
 			require.ErrorIs(t, context.Cause(h.Context()), latchkey.ErrLeaseLost)
 			for _, err := range []error{h.Unlock(ctx), h.Extend(ctx, time.Second)} {
@@ -257,7 +293,7 @@ func TestLocalUnderAll(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+(i*7+round)%40)*time.Millisecond)
 					opts := []latchkey.LockOption{latchkey.Wait(time.Duration((i+round)%30) * time.Millisecond)}
 					if round%3 == 0 {
-						opts = append(opts, latchkey.Lease(2*time.Millisecond))
+						opts = append(opts, latchkey.Lease(3*time.Millisecond))
 					}
 					if round%5 == 0 {
 						opts = append(opts, latchkey.HoldAtLeast(time.Millisecond))

@@ -32,10 +32,9 @@ type Result[T any] struct {
 // A LockOption changes one acquire.
 type LockOption interface{ engine.LockOption }
 
-// checked makes a LockOption of a time that Redis keeps; one that makes no
-// sense fails the acquire before anything is sent.
-func checked(what string, d time.Duration, set func(*engine.LockConfig)) LockOption {
-	err := engine.CheckLease(what, d)
+// checked makes a LockOption of what sets a time that Redis keeps; one that makes no
+// sense, as err says, fails the acquire before anything is sent.
+func checked(err error, set func(*engine.LockConfig)) LockOption {
 	return engine.LockOptionFunc(func(c *engine.LockConfig) {
 		if err != nil {
 			c.Err = errors.Join(c.Err, err)
@@ -47,11 +46,11 @@ func checked(what string, d time.Duration, set func(*engine.LockConfig)) LockOpt
 
 // Lease gives the hold a fixed lease, which is not renewed: it ends after d,
 // whatever the work under the lock is doing. Use it where a bound on the hold
-// matters more than the end of the work. At least 1 ms; milliseconds count. A
-// hold that is nested in one with a longer lease, or a renewed one, lasts as long
-// as that.
+// matters more than the end of the work. At least 3 ms, since a hold ends a little
+// before its lease (see [Hold.Remaining]); milliseconds count. A hold that is nested
+// in one with a longer lease, or a renewed one, lasts as long as that.
 func Lease(d time.Duration) LockOption {
-	return checked("a lease", d, func(c *engine.LockConfig) { c.Lease = d })
+	return checked(engine.CheckLease("a lease", d), func(c *engine.LockConfig) { c.Lease = d })
 }
 
 // Wait makes an acquire wait for at most d: then ErrNotAcquired. Zero or less
@@ -62,10 +61,11 @@ func Wait(d time.Duration) LockOption {
 }
 
 // MaxHold bounds a hold that the watchdog renews: it lasts no longer than d
-// after the grant, and is lost then. At least 1 ms. With several holds of one
-// holder the longest bound counts, and none does when one has no bound.
+// after the grant, and is lost then. Extend goes no further either. At least 3 ms,
+// as a Lease. With several holds of one holder the longest bound counts, and none
+// does when one has no bound; a hold with a fixed Lease lasts as long as that.
 func MaxHold(d time.Duration) LockOption {
-	return checked("MaxHold", d, func(c *engine.LockConfig) { c.MaxHold = d })
+	return checked(engine.CheckLease("MaxHold", d), func(c *engine.LockConfig) { c.MaxHold = d })
 }
 
 // HoldAtLeast keeps the lock closed for at least d after the grant: an earlier
@@ -73,7 +73,7 @@ func MaxHold(d time.Duration) LockOption {
 // a job that takes a second run once a minute on machines whose clocks differ.
 // At least 1 ms; no longer than a fixed Lease.
 func HoldAtLeast(d time.Duration) LockOption {
-	return checked("HoldAtLeast", d, func(c *engine.LockConfig) { c.AtLeast = d })
+	return checked(engine.CheckTime("HoldAtLeast", d), func(c *engine.LockConfig) { c.AtLeast = d })
 }
 
 // Label says who this is, for people: Info and the command show it, with the name

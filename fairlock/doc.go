@@ -29,6 +29,10 @@
 // again at the end. The same happens to all when somebody deletes the queue, or
 // Redis loses it.
 //
+// It is one lock with the rlock of the same name: they exclude each other. But the
+// Unlock of an rlock tells no waiter here; who waits finds out as it looks again
+// ([latchkey.WithRecheck], 5 s). Use one kind for one name.
+//
 // A Java client sweeps by its own clock, and by deadlines that are shared. Clocks
 // of machines that run Java should agree within a minute, and QueueTimeout should
 // be Redisson's fairLockWaitTimeout, and no less than the longest wait that Java

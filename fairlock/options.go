@@ -35,7 +35,7 @@ func NonReentrant() Option { return optionFunc(func(c *config) { c.nonReentrant 
 // clients that share the lock. A dead waiter of latchkey is found out after 15 s
 // at most, or after d if that is less. Default 5 min; at least 100 ms.
 func QueueTimeout(d time.Duration) Option {
-	err := engine.CheckLease("QueueTimeout", d)
+	err := engine.CheckTime("QueueTimeout", d)
 	if err == nil && d < leastTimeout {
 		err = fmt.Errorf("QueueTimeout of %v: the least is %v", d, leastTimeout)
 	}

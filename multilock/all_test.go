@@ -459,6 +459,8 @@ func TestBadArguments(t *testing.T) {
 		l := multilock.New(rlock.New(c, "a"), rlock.New(c, "b"))
 		for _, opts := range [][]latchkey.LockOption{
 			{latchkey.Lease(-1)},
+			{latchkey.Lease(2 * time.Millisecond)},
+			{latchkey.MaxHold(2 * time.Millisecond)},
 			{latchkey.Lease(time.Second), latchkey.MaxHold(time.Second)},
 			{latchkey.Lease(time.Second), latchkey.HoldAtLeast(time.Minute)},
 		} {

@@ -271,7 +271,8 @@ func (w *whole) StayClosed(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// Extend makes the leases of enough parts last at least until lease from now.
+// Extend makes the leases of enough parts last at least until lease from now, as far
+// as the MaxHold of each lets it.
 func (w *whole) Extend(ctx context.Context, lease time.Duration) error {
 	const op = "extend"
 	if err := engine.CheckLease("a lease", lease); err != nil {

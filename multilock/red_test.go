@@ -174,6 +174,28 @@ func TestRedFarMinority(t *testing.T) {
 	})
 }
 
+// TestRedExtendWithinMaxHold: members that were granted later do not make it last longer
+// than the majority that made it.
+func TestRedExtendWithinMaxHold(t *testing.T) {
+	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
+		mustUnlock(t, mustLock(t, l))
+		synctest.Wait()
+		fl.far(10*time.Millisecond, 1, 3)
+		h, start := mustLock(t, l, latchkey.MaxHold(10*time.Second)), time.Now()
+		time.Sleep(4 * time.Second)
+		require.NoError(t, h.Extend(t.Context(), time.Minute))
+		require.LessOrEqual(t, h.Remaining(), 6*time.Second)
+		require.Greater(t, h.Remaining(), 5*time.Second)
+		<-h.Lost()
+		require.LessOrEqual(t, time.Since(start), 10*time.Second)
+		require.Greater(t, time.Since(start), 9*time.Second)
+		isLost(t, h.Extend(t.Context(), time.Minute))
+		isLost(t, h.Unlock(t.Context()))
+		time.Sleep(time.Minute)
+		clean(t, fl.envs...)
+	})
+}
+
 // TestRedSpentLease: answers that come when the lease is all but over are no lock.
 func TestRedSpentLease(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {

@@ -43,9 +43,10 @@ func (p *Permit) Release(ctx context.Context) error {
 }
 
 // Extend makes the lease last at least until d from now; it never shortens it.
-// A permit that the watchdog renews goes on being renewed. ErrNotHeld, with
-// ErrLeaseLost if it was lost, means that there was nothing to extend. See
-// [Semaphore.UpdateLease] for a shorter lease.
+// At least 3 ms. A permit that the watchdog renews goes on being renewed. One with a
+// MaxHold is extended as far as that lets it, which Remaining tells; where that leaves
+// nothing, the error says so. ErrNotHeld, with ErrLeaseLost if it was lost, means that
+// there was nothing to extend. See [Semaphore.UpdateLease] for a shorter lease.
 func (p *Permit) Extend(ctx context.Context, d time.Duration) error {
 	if p == nil {
 		return engine.ErrNotHeld

@@ -280,11 +280,12 @@ func (s *Semaphore) state(ctx context.Context, op string) (st state, err error) 
 // UpdateLease gives the permit of that id another lease from now, longer or
 // shorter; a negative one is permanent. It reports false when the permit is not
 // out or its lease is over. A Permit of this client is not renewed any more by
-// the watchdog then.
+// the watchdog then, has no MaxHold any more, and is lost at once where the lease is
+// of less than 3 ms. At least 1 ms.
 func (s *Semaphore) UpdateLease(ctx context.Context, id string, lease time.Duration) (updated bool, err error) {
 	const op = "update-lease"
 	if lease >= 0 {
-		if err := engine.CheckLease("a lease", lease); err != nil {
+		if err := engine.CheckTime("a lease", lease); err != nil {
 			return false, s.engine.Wrap(op, s.spec, err)
 		}
 	}

@@ -210,7 +210,10 @@ func TestBadArguments(t *testing.T) {
 		"too many set":  func() error { return s.SetPermits(ctx, math.MaxInt) },
 		"too many more": func() error { return s.AddPermits(ctx, math.MaxInt) },
 		"too many ids":  func() error { _, err := s.AcquireN(ctx, math.MaxInt); return err },
+		"Lease of 2":    func() error { _, err := s.Acquire(ctx, latchkey.Lease(2*time.Millisecond)); return err },
+		"MaxHold":       func() error { _, err := s.Acquire(ctx, latchkey.MaxHold(2*time.Millisecond)); return err },
 		"Extend":        func() error { return p.Extend(ctx, 0) },
+		"Extend by 2":   func() error { return p.Extend(ctx, 2*time.Millisecond) },
 		"UpdateLease":   func() error { _, err := s.UpdateLease(ctx, p.ID(), 0); return err },
 	} {
 		err := f()
@@ -218,6 +221,7 @@ func TestBadArguments(t *testing.T) {
 		require.ErrorAs(t, err, &e, what)
 		require.Equal(t, "permitsemaphore", e.Kind, what)
 		require.False(t, e.MaybeApplied(), what)
+		require.NotErrorIs(t, err, latchkey.ErrLeaseLost, what)
 	}
 	counts(t, s, 2, 1)
 	ok, err := s.UpdateLease(ctx, "nobody's", time.Second)
@@ -339,6 +343,35 @@ func TestFixedLease(t *testing.T) {
 		require.ElementsMatch(t, []string{"s", "{s}:timeout"}, env.Redis.Keys(ctx, "*").Val())
 		counts(t, s, 2, 0)
 		require.Equal(t, []string{"s"}, env.Redis.Keys(ctx, "*").Val(), "nothing but the count is left")
+	})
+}
+
+// Extend goes no further than MaxHold, which ends with another lease.
+func TestExtendWithinMaxHold(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+		c, ctx := latchkey.New(env.Client()), t.Context()
+		defer c.Close()
+		s := set(t, c, "s", 2)
+		start := time.Now()
+		p, err := s.Acquire(ctx, latchkey.MaxHold(10*time.Second))
+		require.NoError(t, err)
+		relet, err := s.Acquire(ctx, latchkey.MaxHold(10*time.Second))
+		require.NoError(t, err)
+		ok, err := s.UpdateLease(ctx, relet.ID(), time.Minute)
+		require.NoError(t, err)
+		require.True(t, ok)
+		env.Advance(4 * time.Second)
+		require.NoError(t, p.Extend(ctx, time.Hour))
+		require.LessOrEqual(t, p.Remaining(), 6*time.Second)
+		require.Greater(t, p.Remaining(), 5*time.Second)
+		<-p.Lost()
+		require.LessOrEqual(t, time.Since(start), 10*time.Second)
+		require.ErrorIs(t, p.Extend(ctx, time.Hour), latchkey.ErrLeaseLost)
+		env.Advance(10*time.Second + 2*time.Millisecond - time.Since(start))
+		counts(t, s, 1, 1)
+		require.NoError(t, relet.Extend(ctx, time.Hour))
+		require.Greater(t, relet.Remaining(), 59*time.Minute)
+		require.NoError(t, relet.Release(ctx))
 	})
 }
 

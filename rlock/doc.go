@@ -20,6 +20,10 @@
 // are mostly served in the order in which they asked ([latchkey.WithDirectGrants]),
 // but that is no promise: use package fairlock for one.
 //
+// It is one lock with the fairlock of the same name: they exclude each other. But an
+// Unlock here tells nobody who waits there; the fair waiter finds out as it looks again
+// ([latchkey.WithRecheck], 5 s). Use one kind for one name.
+//
 // A failover to a replica that has not heard of the lock, a restart without
 // data, and a process that is paused beyond its lease and writes before it looks
 // at its Context break exclusion, as with any lease. Fenced locks give out

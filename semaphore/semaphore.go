@@ -49,7 +49,7 @@ func (f setOptionFunc) apply(c *setConfig) { f(c) }
 // TTL makes the semaphore vanish d after it was set, with whatever permits it
 // has then. At least 1 ms; milliseconds count.
 func TTL(d time.Duration) SetOption {
-	return setOptionFunc(func(c *setConfig) { c.ttl, c.err = d.Truncate(time.Millisecond), engine.CheckLease("a TTL", d) })
+	return setOptionFunc(func(c *setConfig) { c.ttl, c.err = d.Truncate(time.Millisecond), engine.CheckTime("a TTL", d) })
 }
 
 // TrySetPermits makes the semaphore with n permits, and reports whether it did:

@@ -297,7 +297,7 @@ func (w *worker) lock(ctx context.Context, names ...*name) {
 		w.nested(ctx, t)
 	}
 	if w.chance(15) {
-		d := w.upTo(1, 50)
+		d := w.upTo(3, 50)
 		err := t.Extend(ctx, d)
 		w.note(names, "%v Extend %v of %s: %v", w, d, t.HolderID(), err)
 		if err != nil && !t.ends {
@@ -408,7 +408,7 @@ func (w *worker) permits(ctx context.Context, n *name) {
 	w.stay()
 	for i, p := range all {
 		if w.chance(20) {
-			d := w.upTo(1, 50)
+			d := w.upTo(3, 50)
 			err := p.Extend(ctx, d)
 			n.note("%v Extend %v of %s: %v", w, d, p.ID(), err)
 			if err != nil && !ends {

@@ -163,7 +163,23 @@ func (h *Hold) Remaining() time.Duration {
 	return h.entry.engine.watchdog.Remaining(item)
 }
 
-// Extend makes the lease last for at least lease from now.
+// withinMaxHold cuts a lease that Extend is to ask for to what MaxHold leaves: the
+// longest of the holder's, and none where one of its holds is renewed without a bound.
+func (h *Hold) withinMaxHold(lease time.Duration) (time.Duration, error) {
+	if h.cfg.MaxHold == 0 {
+		return lease, nil
+	}
+	h.entry.mu.Lock()
+	now := time.Now()
+	plan := h.entry.planLocked(now)
+	h.entry.mu.Unlock()
+	if plan.Lease > 0 && plan.Max == 0 {
+		return lease, nil
+	}
+	return h.cfg.Within(lease, max(plan.Max, h.cfg.MaxHold-now.Sub(h.since)))
+}
+
+// Extend makes the lease last for at least lease from now, as far as MaxHold lets it.
 func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 	e, ent, s := h.entry.engine, h.entry, h.spec
 	if err := CheckLease("a lease", lease); err != nil {
@@ -191,7 +207,7 @@ func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 		}
 		ent.mu.Unlock()
 	}()
-	lease = lease.Truncate(time.Millisecond)
+	wanted := lease.Truncate(time.Millisecond)
 	if err := ctx.Err(); err != nil {
 		return e.Wrap("extend", s, err)
 	}
@@ -199,6 +215,13 @@ func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 	for {
 		e.UpToDate(ctx, s.Key)
 		sent, field := e.now(), ent.standing()
+		lease, err := h.withinMaxHold(wanted)
+		if err != nil {
+			if maybe {
+				err = inDoubt{err}
+			}
+			return e.Wrap("extend", s, err)
+		}
 		results, err := e.renewAll(ctx, s.Scripts, []Renewal{{Key: s.Key, Holder: field, Count: ent.counted(), Label: ent.labelled(), Lease: lease}}, e.cfg.Acks.Renewals)
 		switch {
 		case err != nil || results == nil || results[0] == watchdog.Failed, results[0] == watchdog.NotOurs && ent.moved(field):

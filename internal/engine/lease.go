@@ -334,7 +334,7 @@ func (l *Lease) Ended() bool {
 // Drop ends a lease that nobody has been told of.
 func (l *Lease) Drop() { l.end(released, context.Canceled, "") }
 
-// Extend makes the lease last for at least d from now.
+// Extend makes the lease last for at least d from now, as far as MaxHold lets it.
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	e, s := l.engine, l.spec
 	if err := CheckLease("a lease", d); err != nil {
@@ -350,7 +350,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if err := l.stateErr(); err != nil {
 		return e.Wrap("extend", s, err)
 	}
-	d = d.Truncate(time.Millisecond)
+	wanted := d.Truncate(time.Millisecond)
 	if err := ctx.Err(); err != nil {
 		return e.Wrap("extend", s, err)
 	}
@@ -358,6 +358,13 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	retry := newRetrier(answerWithin)
 	for {
 		sent := e.now()
+		d, err := l.withinMaxHold(wanted)
+		if err != nil {
+			if maybe {
+				err = inDoubt{err}
+			}
+			return e.Wrap("extend", s, err)
+		}
 		results, err := e.renewOnce(ctx, s.Renewer, []Renewal{{Key: s.Key, Holder: l.id, Lease: d, Label: l.cfg.Label}}, e.cfg.Acks.Renewals)
 		switch {
 		case err != nil || results == nil || results[0] == watchdog.Failed:
@@ -380,6 +387,16 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 			return e.Wrap("extend", s, l.stateErr())
 		}
 	}
+}
+
+// withinMaxHold cuts a lease that Extend is to ask for to what MaxHold leaves.
+func (l *Lease) withinMaxHold(d time.Duration) (time.Duration, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cfg.MaxHold == 0 {
+		return d, nil
+	}
+	return l.cfg.Within(d, l.cfg.MaxHold-time.Since(l.since))
 }
 
 // Returning notes that the things of those ids are about to be given back by
@@ -435,7 +452,7 @@ func (e *Engine) Relet(ctx context.Context, s *Spec, id string, sent watchdog.In
 		l.mu.Unlock()
 		return // ended, or lost and about to be told so
 	}
-	l.cfg.Lease, l.cfg.Permanent = d, d == 0
+	l.cfg.Lease, l.cfg.Permanent, l.cfg.MaxHold = d, d == 0, 0
 	ok := l.watchLocked(sent, d)
 	l.mu.Unlock()
 	if !ok {

@@ -258,9 +258,17 @@ func NewLockConfig[O LockOption](opts []O) *LockConfig {
 // MaxLease is the longest lease that is accepted.
 const MaxLease = 10 * 365 * 24 * time.Hour
 
-// CheckLease returns an error that says what is wrong with a lease or another
-// time that Redis keeps, or nil. what names it.
+// CheckLease returns an error that says what is wrong with a lease of something that
+// this process is to believe in, or nil. what names it.
 func CheckLease(what string, d time.Duration) error {
+	if d > 0 && d < watchdog.MinLease {
+		return fmt.Errorf("%s of %v: the least is %v, less is over within the margin for clocks", what, d, watchdog.MinLease)
+	}
+	return CheckTime(what, d)
+}
+
+// CheckTime is CheckLease for any time that Redis keeps.
+func CheckTime(what string, d time.Duration) error {
 	switch {
 	case d <= 0:
 		return fmt.Errorf("%s of %v: must be positive", what, d)
@@ -270,6 +278,15 @@ func CheckLease(what string, d time.Duration) error {
 		return fmt.Errorf("%s of %v: the most is %v", what, d, MaxLease)
 	}
 	return nil
+}
+
+// Within cuts a lease to what is left of c's MaxHold, in whole milliseconds; an error
+// says that this is nothing.
+func (c *LockConfig) Within(lease, left time.Duration) (time.Duration, error) {
+	if lease = min(lease, left).Truncate(time.Millisecond); lease < watchdog.MinLease {
+		return 0, fmt.Errorf("MaxHold of %v leaves nothing to extend", c.MaxHold)
+	}
+	return lease, nil
 }
 
 // MaxCount is the most that is counted, and that scripts can count: above it Lua's

@@ -26,6 +26,8 @@ var leaseRules = []rule{
 	{name: "nested holds are lost together", test: lostTogether, skip: reentrantOnly},
 	{name: "MaxHold bounds the watchdog", test: maxHold},
 	{name: "MaxHold beyond the lease is renewed until then", test: maxHoldShort},
+	{name: "Extend goes no further than MaxHold", test: extendWithinMaxHold},
+	{name: "Extend goes as far as the longest MaxHold of the holder", test: extendNested, skip: reentrantOnly},
 	{name: "HoldAtLeast keeps the lock closed", test: holdAtLeast, alone: true},
 	{name: "HoldAtLeast lets waiters in when its time is over", test: holdAtLeastBriefly, alone: true},
 	{name: "HoldAtLeast that is over changes nothing", test: holdAtLeastOver},
@@ -269,6 +271,58 @@ func maxHoldShort(e *env) {
 	e.sleepFor(time.Minute)
 	e.unlock(h)
 	e.locked(l, false)
+}
+
+func extendWithinMaxHold(e *env) {
+	l := e.lock()
+	for _, most := range []time.Duration{10 * time.Second, 2 * time.Minute} {
+		start := time.Now()
+		h := e.must(l.Lock(e.ctx, latchkey.MaxHold(most)))
+		e.sleepFor(4 * time.Second)
+		require.NoError(e, h.Extend(e.ctx, time.Hour))
+		require.LessOrEqual(e, h.Remaining(), most-4*time.Second, "Remaining")
+		require.Greater(e, h.Remaining(), window(most-4*time.Second)-time.Second, "Remaining")
+		require.LessOrEqual(e, e.ttl(l), most-time.Since(start)+2*time.Millisecond, "TTL")
+		require.NoError(e, h.Extend(e.ctx, time.Second), "it never shortens")
+		<-h.Lost()
+		require.LessOrEqual(e, time.Since(start), most, "when it was lost")
+		require.Greater(e, time.Since(start), window(most)-time.Second, "when it was lost")
+		e.isLost(h.Extend(e.ctx, time.Hour))
+		e.sleepFor(most + 2*time.Millisecond - time.Since(start))
+		e.locked(l, false)
+	}
+}
+
+func extendNested(e *env) {
+	l := e.lock()
+	start := time.Now()
+	ctx := latchkey.WithHolder(e.ctx)
+	outer := e.must(l.Lock(ctx, latchkey.MaxHold(5*time.Second)))
+	longer := e.must(l.Lock(ctx, latchkey.MaxHold(10*time.Second)))
+	require.NoError(e, outer.Extend(e.ctx, time.Minute))
+	require.LessOrEqual(e, outer.Remaining(), 10*time.Second-time.Since(start), "the longest bound counts")
+	require.Greater(e, outer.Remaining(), 9*time.Second, "the longest bound counts")
+	e.unlock(longer)
+
+	fixed := e.must(l.Lock(ctx, latchkey.Lease(time.Minute)))
+	e.sleepFor(11 * time.Second)
+	left := outer.Remaining()
+	err := outer.Extend(e.ctx, time.Hour)
+	require.ErrorContains(e, err, "MaxHold of 5s leaves nothing to extend")
+	require.NotErrorIs(e, err, latchkey.ErrNotHeld)
+	var out *latchkey.Error
+	require.ErrorAs(e, err, &out)
+	require.False(e, out.MaybeApplied())
+	require.Equal(e, left, outer.Remaining())
+	require.NoError(e, fixed.Extend(e.ctx, 2*time.Minute), "it has no such bound")
+	require.Equal(e, window(2*time.Minute), outer.Remaining())
+
+	free := e.must(l.Lock(ctx))
+	require.NoError(e, outer.Extend(e.ctx, time.Hour), "none counts when one has no bound")
+	require.Equal(e, window(time.Hour), outer.Remaining())
+	e.unlock(free)
+	e.unlock(fixed)
+	e.unlock(outer)
 }
 
 func holdAtLeast(e *env) {

@@ -170,5 +170,13 @@ func badDurations(e *env) {
 			require.ErrorContains(e, err, what, "TryLock with %v", d)
 		}
 	}
+	for _, d := range []time.Duration{time.Millisecond, 3*time.Millisecond - 1} {
+		for what, o := range map[string]latchkey.LockOption{"lease": latchkey.Lease(d), "MaxHold": latchkey.MaxHold(d)} {
+			got, err := l.Lock(e.ctx, o)
+			require.ErrorContains(e, err, what+" of "+d.String()+": the least is 3ms")
+			require.NotErrorIs(e, err, latchkey.ErrLeaseLost)
+			require.Nil(e, got)
+		}
+	}
 	e.locked(l, false)
 }

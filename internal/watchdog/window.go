@@ -41,6 +41,10 @@ const (
 	fixedMargin = 2 * time.Millisecond
 )
 
+// MinLease is the least lease, in whole milliseconds, of which the margins leave
+// anything to be trusted.
+const MinLease = (fixedMargin*driftMargin/(driftMargin-1)/time.Millisecond + 1) * time.Millisecond
+
 // A Window is the time for which a hold may be believed in: it starts when the
 // request that set the lease was sent, never when its answer came.
 type Window struct {

@@ -29,6 +29,16 @@ func TestWindowMargins(t *testing.T) {
 	}
 }
 
+// MinLease is the least lease in milliseconds of which anything is believed in.
+func TestMinLease(t *testing.T) {
+	left := func(lease time.Duration) time.Duration {
+		return watchdog.NewWindow(at(0, 0), lease).Remaining(at(0, 0))
+	}
+	require.Positive(t, left(watchdog.MinLease))
+	require.LessOrEqual(t, left(watchdog.MinLease-time.Millisecond), time.Duration(0))
+	require.Zero(t, watchdog.MinLease%time.Millisecond)
+}
+
 func TestWindowIsOverByEitherClock(t *testing.T) {
 	const s = time.Second
 	w := watchdog.NewWindow(at(0, 0), 30*s)
