@@ -112,7 +112,7 @@ func ExampleHoldFrom() {
 
 // A program under development runs without a Redis, in one process.
 func ExampleNewLocal() {
-	var lock latchkey.Locker = latchkey.NewLocal("orders:42") // rlock.New(client, "orders:42")
+	lock := latchkey.NewLocal("orders:42") // rlock.New(client, "orders:42")
 	err := latchkey.Do(context.Background(), lock, func(ctx context.Context) error {
 		_, err := lock.TryLock(context.Background()) // somebody else
 		fmt.Println("taken:", errors.Is(err, latchkey.ErrNotAcquired))

@@ -624,8 +624,10 @@ func TestNextIsToldOfAShortLease(t *testing.T) {
 		heard := s.hear()
 		take := func(holder string, lease int64, ends ...any) {
 			s.Helper()
-			v, err := s.eval(lua.FairLockAcquire, fourKeys, append([]any{holder, 1, lease, s.now() + within, ahead, timeout, timeout,
-				clientOf(holder), alive, channelOf("f"), "PUBLISH", day, "", proof}, ends...)...)
+			v, err := s.eval(lua.FairLockAcquire, fourKeys, append([]any{
+				holder, 1, lease, s.now() + within, ahead, timeout, timeout,
+				clientOf(holder), alive, channelOf("f"), "PUBLISH", day, "", proof,
+			}, ends...)...)
 			require.NoError(s, err)
 			if n, ok := v.(int64); !ok || n < 1e12 {
 				require.EqualValues(s, 1, v.([]any)[0])

@@ -423,13 +423,12 @@ func (w *worker) permits(ctx context.Context, n *name) {
 			n.check(n, err)
 			_ = p.Release(ctx)
 		case w.chance(20):
-			err = errors.Join(p.Release(ctx))
+			err := p.Release(ctx)
 			again := p.Release(ctx)
 			n.note("%v Release twice of %s: %v %v", w, p.ID(), err, again)
 			if !errors.Is(again, latchkey.ErrNotHeld) {
 				w.fail(n, "%v: second Release of %s: %v", w, p.ID(), again)
 			}
-			err = nil
 		default:
 			err := p.Release(ctx)
 			n.note("%v Release of %s: %v", w, p.ID(), err)

@@ -98,8 +98,17 @@ func TestServerTextsAreHarmless(t *testing.T) {
 		}
 	}()
 	for _, args := range [][]string{
-		{"show", "x"}, {"ls"}, {"run", "-n", "x", "true"}, {"run", "-n", "--permits", "2", "x", "true"}, {"doctor"}, {"sem", "set", "x", "1"},
-		{"latch", "await", "x"}, {"bench"}, {"demo", "--duration", "1ms"}, {"top", "--count", "1"}, {"force-unlock", "x", "--yes", "--id", "a:1"},
+		{"show", "x"},
+		{"ls"},
+		{"run", "-n", "x", "true"},
+		{"run", "-n", "--permits", "2", "x", "true"},
+		{"doctor"},
+		{"sem", "set", "x", "1"},
+		{"latch", "await", "x"},
+		{"bench"},
+		{"demo", "--duration", "1ms"},
+		{"top", "--count", "1"},
+		{"force-unlock", "x", "--yes", "--id", "a:1"},
 	} {
 		_, stdout, stderr := execute(t, append([]string{"-u", "redis://" + l.Addr().String()}, args...)...)
 		assert.NotEmpty(t, stderr+stdout, args)

@@ -10,8 +10,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
-
-	"github.com/latchkey-go/latchkey/internal/wait"
 )
 
 // Acks says how many replicas must have a grant, and how long they may take.
@@ -195,12 +193,12 @@ func (c *claim) unreplicated(base int, short error) error {
 }
 
 // unreplicated gives back a grant that too few replicas have.
-func (d *demand) unreplicated(short error) (wait.Answer, error) {
+func (d *demand) unreplicated(short error) error {
 	clean := &cleanup{Context: d.spec.engine.gate.late}
 	if v, err := d.want.Undo(clean.within(returnBound)); err == nil && v == Granted {
 		d.spec.engine.tookBackOne(d.spec)
 	} else {
 		d.doubt(0)
 	}
-	return wait.Answer{}, short
+	return short
 }

@@ -321,13 +321,13 @@ func (e *Engine) returnOnce(ctx *cleanup, ent *entry, s *Spec, ret *Return, now 
 }
 
 // unlisted returns what an answer says of the list.
-func (ret *Return) unlisted(v Verdict, err error) outcome {
+func (r *Return) unlisted(v Verdict, err error) outcome {
 	switch {
-	case err != nil && Sort(err) != Maybe, ret.Heir != nil && ret.Heir.Entry == "" && !ret.Given:
+	case err != nil && Sort(err) != Maybe, r.Heir != nil && r.Heir.Entry == "" && !r.Given:
 		return listSame
 	case err != nil, v == Late: // an earlier run may have been in time
 		return listUnknown
-	case ret.Listed > 0:
+	case r.Listed > 0:
 		return listEntered
 	}
 	return listCleared

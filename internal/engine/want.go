@@ -214,8 +214,7 @@ func (d *demand) try(ctx context.Context, others []Want) (ans wait.Answer, serve
 	switch got.Verdict {
 	case Granted:
 		if short := acks.short(e); short != nil {
-			ans, err = d.unreplicated(short)
-			return ans, 0, true, err
+			return wait.Answer{}, 0, true, d.unreplicated(short)
 		}
 		if d.want.Kept() > 0 && d.outdated(asked) {
 			d.doubt(0)
