@@ -49,8 +49,9 @@ var (
 	labelTail = regexp.MustCompile(`:([^:{}]+:\d+(:write)?|[0-9a-f]{32})$`)
 	// groupTail is ":" and a holder of a multi-lock on a group, and a set of values.
 	groupTail = regexp.MustCompile(`:[^:{}]+:\d+:[^:{}]+$`)
-	// clientTail is ":" and a client id or holder of a fair lock's waiter.
-	clientTail = regexp.MustCompile(`:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(:\d+)?$`)
+	// clientTail is ":" and a client id or holder of a fair lock's waiter, or the inbox
+	// of a client.
+	clientTail = regexp.MustCompile(`:([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(:\d+)?|[A-Z2-7]{26})$`)
 	// readerTail is behind the name in the key of a reader's lease.
 	readerTail = regexp.MustCompile(`:[^:{}]+:\d+:rwlock_timeout:\d+$`)
 )

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"crypto/rand"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -22,16 +23,17 @@ func TestOwner(t *testing.T) {
 			LabelKey(name, holder+":write"):          SideNote,
 			PermitLabelKey(name, "0123456789abcdef"): SideNote,
 			Prefixed("latchkey_group", name) + ":" + holder + ":zxy+/AAAAAAAAAAAAAAAAA": SideNote,
-			LabelKey(name, "worker-3:9"):                            SideNote,
-			ClaimKey(name, &Ticket{ID: holder}):                     SideNote,
-			Suffixed(name, "timeout"):                               SideTimeout,
-			Suffixed(name, holder) + ":rwlock_timeout:2":            SideTimeout,
-			Prefixed("redisson_lock__channel", name):                SideWakeUps,
-			Prefixed("redisson_lock__channel", name) + ":" + holder: SideWakeUps,
-			Prefixed("redisson_lock__channel", name) + ":" + client: SideWakeUps,
-			Prefixed("redisson_rwlock", name):                       SideWakeUps,
-			Prefixed("redisson_sc", name):                           SideWakeUps,
-			"redisson_countdownlatch__channel__{" + name + "}":      SideWakeUps,
+			LabelKey(name, "worker-3:9"):                                 SideNote,
+			ClaimKey(name, &Ticket{ID: holder}):                          SideNote,
+			Suffixed(name, "timeout"):                                    SideTimeout,
+			Suffixed(name, holder) + ":rwlock_timeout:2":                 SideTimeout,
+			Prefixed("redisson_lock__channel", name):                     SideWakeUps,
+			Prefixed("redisson_lock__channel", name) + ":" + holder:      SideWakeUps,
+			Prefixed("redisson_lock__channel", name) + ":" + client:      SideWakeUps,
+			Prefixed("redisson_lock__channel", name) + ":" + rand.Text(): SideWakeUps,
+			Prefixed("redisson_rwlock", name):                            SideWakeUps,
+			Prefixed("redisson_sc", name):                                SideWakeUps,
+			"redisson_countdownlatch__channel__{" + name + "}":           SideWakeUps,
 		} {
 			got, side := Owner(key)
 			assert.Equal(t, name, got, key)
