@@ -188,6 +188,11 @@ var (
 	FairLockDelete = newScript("fairlock/delete", fairlockQueue+fairlockDelete)
 )
 
+// integer is put before the scripts that count in a string.
+//
+//go:embed integer.lua
+var integer string
+
 // The scripts of the semaphore.
 var (
 	//go:embed semaphore/acquire.lua
@@ -208,22 +213,22 @@ var (
 	semaphoreState string
 
 	// SemaphoreAcquire takes permits; see semaphore/acquire.lua for its contract.
-	SemaphoreAcquire = newScript("semaphore/acquire", semaphoreAcquire)
+	SemaphoreAcquire = newScript("semaphore/acquire", integer+semaphoreAcquire)
 	// SemaphoreAcquireMany takes permits for several callers; see
 	// semaphore/acquire_many.lua.
-	SemaphoreAcquireMany = newScript("semaphore/acquire_many", semaphoreAcquireMany)
+	SemaphoreAcquireMany = newScript("semaphore/acquire_many", integer+semaphoreAcquireMany)
 	// SemaphoreRelease gives permits; see semaphore/release.lua.
-	SemaphoreRelease = newScript("semaphore/release", semaphoreRelease)
+	SemaphoreRelease = newScript("semaphore/release", integer+semaphoreRelease)
 	// SemaphoreUndo takes an acquire back; see semaphore/undo.lua.
 	SemaphoreUndo = newScript("semaphore/undo", semaphoreUndo)
 	// SemaphoreSet makes a semaphore; see semaphore/set.lua.
-	SemaphoreSet = newScript("semaphore/set", semaphoreSet)
+	SemaphoreSet = newScript("semaphore/set", integer+semaphoreSet)
 	// SemaphoreDrain takes all permits; see semaphore/drain.lua.
-	SemaphoreDrain = newScript("semaphore/drain", semaphoreDrain)
+	SemaphoreDrain = newScript("semaphore/drain", integer+semaphoreDrain)
 	// SemaphoreDelete removes a semaphore; see semaphore/delete.lua.
-	SemaphoreDelete = newScript("semaphore/delete", semaphoreDelete)
+	SemaphoreDelete = newScript("semaphore/delete", integer+semaphoreDelete)
 	// SemaphoreState reads a semaphore; see semaphore/state.lua.
-	SemaphoreState = newReader("semaphore/state", semaphoreState)
+	SemaphoreState = newReader("semaphore/state", integer+semaphoreState)
 )
 
 // The scripts of the count-down latch.
@@ -238,13 +243,13 @@ var (
 	latchState string
 
 	// LatchSet begins a count; see countdownlatch/set.lua for its contract.
-	LatchSet = newScript("countdownlatch/set", latchSet)
+	LatchSet = newScript("countdownlatch/set", integer+latchSet)
 	// LatchCountDown counts one down; see countdownlatch/countdown.lua.
-	LatchCountDown = newScript("countdownlatch/countdown", latchCountDown)
+	LatchCountDown = newScript("countdownlatch/countdown", integer+latchCountDown)
 	// LatchDelete ends a count; see countdownlatch/delete.lua.
-	LatchDelete = newScript("countdownlatch/delete", latchDelete)
+	LatchDelete = newScript("countdownlatch/delete", integer+latchDelete)
 	// LatchState reads a count; see countdownlatch/state.lua.
-	LatchState = newReader("countdownlatch/state", latchState)
+	LatchState = newReader("countdownlatch/state", integer+latchState)
 )
 
 // The scripts of the semaphore of permits that expire.
@@ -272,17 +277,17 @@ var (
 
 	// PermitAcquire leases permits; see permitsemaphore/acquire.lua for its
 	// contract.
-	PermitAcquire = newScript("permitsemaphore/acquire", permitAcquire)
+	PermitAcquire = newScript("permitsemaphore/acquire", integer+permitAcquire)
 	// PermitRelease gives permits back; see permitsemaphore/release.lua.
-	PermitRelease = newScript("permitsemaphore/release", permitRelease)
+	PermitRelease = newScript("permitsemaphore/release", integer+permitRelease)
 	// PermitSet makes a semaphore; see permitsemaphore/set.lua.
-	PermitSet = newScript("permitsemaphore/set", permitSet)
+	PermitSet = newScript("permitsemaphore/set", integer+permitSet)
 	// PermitResize sets the number of permits; see permitsemaphore/resize.lua.
-	PermitResize = newScript("permitsemaphore/resize", permitResize)
+	PermitResize = newScript("permitsemaphore/resize", integer+permitResize)
 	// PermitAdd changes the number of permits; see permitsemaphore/add.lua.
-	PermitAdd = newScript("permitsemaphore/add", permitAdd)
+	PermitAdd = newScript("permitsemaphore/add", integer+permitAdd)
 	// PermitState reads a semaphore; see permitsemaphore/state.lua.
-	PermitState = newScript("permitsemaphore/state", permitState)
+	PermitState = newScript("permitsemaphore/state", integer+permitState)
 	// PermitLease reads a lease; see permitsemaphore/lease.lua.
 	PermitLease = newScript("permitsemaphore/lease", permitLease)
 	// PermitUpdate changes a lease; see permitsemaphore/update.lua.
@@ -291,7 +296,7 @@ var (
 	// permitsemaphore/renew.lua.
 	PermitRenew = newScript("permitsemaphore/renew", permitRenew)
 	// PermitDelete removes a semaphore; see permitsemaphore/delete.lua.
-	PermitDelete = newScript("permitsemaphore/delete", permitDelete)
+	PermitDelete = newScript("permitsemaphore/delete", integer+permitDelete)
 )
 
 // The scripts of the group lock.

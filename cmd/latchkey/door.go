@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -98,6 +99,10 @@ func (d *door) dialer(conf *tls.Config, timeout time.Duration, wrap func(net.Con
 var (
 	errNoTLS = errors.New("the server does not speak TLS")
 	errTLS   = errors.New("the server speaks TLS only (--tls)")
+
+	// errNobody is in place of the end of a connection: a server ends that of who asks
+	// much without a password.
+	errNobody = errors.New("NOAUTH Authentication required")
 )
 
 // slow is when a server is asked whether it speaks as was thought. probing is how
@@ -180,6 +185,7 @@ type caller struct {
 	tls           bool
 	network, addr string
 	first         bool
+	nobody        bool // the first answer was that a password is missing
 }
 
 // Read is that of the connection. A server that ends it without a word may want
@@ -187,9 +193,13 @@ type caller struct {
 func (c *caller) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if !c.first {
+		if c.nobody && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) {
+			err = errNobody
+		}
 		return n, err
 	}
 	c.first = false
+	c.nobody = bytes.HasPrefix(p[:n], []byte("-NOAUTH"))
 	alert := n > 0 && p[0] == 0x15 && !c.tls
 	switch late, ok := errors.AsType[net.Error](err); {
 	case n > 0 && !alert:

@@ -38,8 +38,8 @@ if not left then
   call('DEL', latch)
   return {0, now}
 end
-left = tonumber(left)
-if not left or left % 1 ~= 0 then
+left = integer(left)
+if not left then
   return redis.error_reply('WRONGTYPE value is not an integer or out of range')
 end
 

@@ -18,8 +18,7 @@ local left = call('GET', latch)
 if not left then
   return 0
 end
-local n = tonumber(left)
-if not n or n % 1 ~= 0 then
+if not integer(left) then
   return redis.error_reply('WRONGTYPE value is not an integer or out of range')
 end
 local time = call('TIME')

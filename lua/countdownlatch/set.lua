@@ -34,8 +34,7 @@ if last > number then
   return {-2, now}
 end
 if left then
-  local n = tonumber(left)
-  if not n or n % 1 ~= 0 then
+  if not integer(left) then
     return redis.error_reply('WRONGTYPE value is not an integer or out of range')
   end
   return {0, now}

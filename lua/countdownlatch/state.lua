@@ -11,8 +11,8 @@ local latch, ended = KEYS[1], KEYS[2]
 
 local time = redis.call('TIME')
 local left, last = redis.call('GET', latch), redis.call('GET', ended)
-local n = tonumber(left or 0)
-if not n or n % 1 ~= 0 then
+local n = integer(left or '0')
+if not n then
   return redis.error_reply('WRONGTYPE value is not an integer or out of range')
 end
 return {math.min(n, 2 ^ 53), left and 1 or 0, tonumber(last or 0), time[1] * 1000000 + time[2]}

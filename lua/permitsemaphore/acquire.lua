@@ -26,8 +26,8 @@ if now > notafter or notafter - now > ahead then
   return {-2, 0, -1, now}
 end
 
-local have = tonumber(call('GET', permits) or 0)
-if not have or have % 1 ~= 0 then
+local have = integer(call('GET', permits) or '0')
+if not have then
   return redis.error_reply('WRONGTYPE value is not an integer or out of range')
 end
 -- What this user may not do shows before anything is changed, since a script that

@@ -25,8 +25,8 @@ if now > notafter or notafter - now > ahead then
   return {-2, now}
 end
 
-local have, last = tonumber(call('GET', permits) or 0), tonumber(call('GET', claim) or 0)
-if not have or have % 1 ~= 0 then
+local have, last = integer(call('GET', permits) or '0'), tonumber(call('GET', claim) or 0)
+if not have then
   return redis.error_reply('WRONGTYPE value is not an integer or out of range')
 end
 if last == number then

@@ -15,8 +15,8 @@ local there = redis.call('GET', permits)
 if redis.call('ZCARD', out) == 0 and not there then
   return 0
 end
-local have = tonumber(there or 0)
-if not have or have % 1 ~= 0 then
+local have = integer(there or '0')
+if not have then
   return redis.error_reply('WRONGTYPE value is not an integer or out of range')
 end
 redis.call('DEL', permits, out)

@@ -16,8 +16,8 @@
 local permits, out, all, channel, verb = KEYS[1], KEYS[2], ARGV[1] == 'ALL', ARGV[2], ARGV[3]
 local call = redis.call
 
-local have = tonumber(call('GET', permits) or 0)
-if not have or have % 1 ~= 0 then
+local have = integer(call('GET', permits) or '0')
+if not have then
   return redis.error_reply('WRONGTYPE value is not an integer or out of range')
 end
 local time = call('TIME')

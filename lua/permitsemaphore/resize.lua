@@ -28,8 +28,8 @@ if now > notafter or notafter - now > ahead then
 end
 
 local found, held = call('GET', permits), call('ZCARD', out)
-local have, last = tonumber(found or 0), tonumber(call('GET', claim) or 0)
-if not have or have % 1 ~= 0 then
+local have, last = integer(found or '0'), tonumber(call('GET', claim) or 0)
+if not have then
   return redis.error_reply('WRONGTYPE value is not an integer or out of range')
 end
 if last >= number then

@@ -14,8 +14,8 @@ local permits, out, channel, verb = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
 local call = redis.call
 
 local found = call('GET', permits)
-local have = tonumber(found or 0)
-if not have or have % 1 ~= 0 then
+local have = integer(found or '0')
+if not have then
   return redis.error_reply('WRONGTYPE value is not an integer or out of range')
 end
 local time = call('TIME')

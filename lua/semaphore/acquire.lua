@@ -26,8 +26,8 @@ if early < 0 or early > tonumber(ARGV[5]) then
   return {call('GET', claim) == number and 1 or -2, 0, now}
 end
 
-local have = tonumber(call('GET', permits) or 0)
-if not have or have % 1 ~= 0 then
+local have = integer(call('GET', permits) or '0')
+if not have then
   return redis.error_reply('WRONGTYPE value is not an integer or out of range')
 end
 local left = have - n

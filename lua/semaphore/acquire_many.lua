@@ -36,9 +36,9 @@ local values = call('MGET', unpack(KEYS))
 if not values[1] then
   call('GET', permits) -- fails if it is another kind of value
 end
-local have = tonumber(values[1] or 0)
-if not have or have % 1 ~= 0 then
-  return call('DECRBY', permits, 0) -- so does this
+local have = integer(values[1] or '0')
+if not have then
+  return redis.error_reply('WRONGTYPE value is not an integer or out of range')
 end
 
 local served, taken, claimed = 0, 0, {}

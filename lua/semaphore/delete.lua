@@ -12,8 +12,7 @@ local have = redis.call('GET', permits)
 if not have then
   return 0
 end
-have = tonumber(have)
-if not have or have % 1 ~= 0 then
+if not integer(have) then
   return redis.error_reply('WRONGTYPE value is not an integer or out of range')
 end
 return redis.call('DEL', permits)

@@ -28,8 +28,8 @@ if now > notafter or notafter - now > ahead then
 end
 
 local have = call('GET', permits)
-local n = tonumber(have or 0)
-if not n or n % 1 ~= 0 then
+local n = integer(have or '0')
+if not n then
   return redis.error_reply('WRONGTYPE value is not an integer or out of range')
 end
 if n == 0 then

@@ -55,7 +55,7 @@ if type(total) == 'table' then -- another kind of value, more than can be counte
     redis.pcall('DEL', claim)
   end
   local have = redis.pcall('GET', permits)
-  if type(have) == 'string' and (tonumber(have) or 0.5) % 1 ~= 0 then
+  if type(have) == 'string' and not integer(have) then
     return redis.error_reply('WRONGTYPE value is not an integer or out of range')
   end
   return total

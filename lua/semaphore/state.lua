@@ -6,8 +6,8 @@
 -- Returns the permits, 0 when there is no semaphore
 local permits = KEYS[1]
 
-local have = tonumber(redis.call('GET', permits) or 0)
-if not have or have % 1 ~= 0 then
+local have = integer(redis.call('GET', permits) or '0')
+if not have then
   return redis.error_reply('WRONGTYPE value is not an integer or out of range')
 end
 return have
