@@ -126,16 +126,17 @@ func (r *Reply) take(s *lua.Script, answer any) error {
 }
 
 // reload makes a ClusterClient look at its cluster again after an error that may
-// mean that a node is gone: by itself it would go on asking that node for a
-// minute, which is longer than a lease.
+// mean that a node is gone, or no master any more: by itself it would go on asking that
+// node for a minute, which is longer than a lease. A replica that runs a script for a
+// client with ReadOnly says in its own words that it may not write.
 func (e *Engine) reload(ctx context.Context, err error) {
 	rdb, ok := e.rdb.(*redis.ClusterClient)
 	if !ok {
 		return
 	}
 	var reply redis.Error
-	if errors.As(err, &reply) && !isCode(err, "CLUSTERDOWN") && !isCode(err, "READONLY") {
-		return // a node that answers is there
+	if errors.As(err, &reply) && Sort(err) == Never {
+		return // any other node would say so
 	}
 	rdb.ReloadState(context.WithoutCancel(ctx)) // in the background, and not too often
 }
