@@ -224,6 +224,38 @@ func TestGivenToADeadClient(t *testing.T) {
 	})
 }
 
+// A client with the id of one that has died while it waited is another one: what is given
+// to the dead reaches it, and it gives it back at once.
+func TestGivenToTheDeadOfTheSameID(t *testing.T) {
+	r := newRig(t)
+	holder := newClient(t, r.direct)
+	h := must(t)(fairlock.New(holder, "f").Lock(t.Context()))
+	dead := r.client(t, latchkey.WithID("worker"))
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := later(func() (*latchkey.Hold, error) { return fairlock.New(dead, "f").Lock(ctx) })
+	waiting(t, dead, 1)
+	r.OnCommand(func([]string) redistest.Act { return redistest.RefuseRST })
+	r.CutAll()
+	channel := channelOf("f") + ":worker"
+	listeners := func(n int64) func() bool {
+		return func() bool { return r.direct.PubSubNumSub(t.Context(), channel).Val()[channel] == n }
+	}
+	redistest.Until(t, "the dead to be deaf", listeners(0))
+
+	born := newClient(t, r.direct, latchkey.WithID("worker"))
+	got := later(func() (*latchkey.Hold, error) { return fairlock.New(born, "f").Lock(t.Context()) })
+	waiting(t, born, 1)
+	redistest.Until(t, "a listener", listeners(1))
+	require.Len(t, queued(t, r.direct, "f"), 2)
+	unlock(t, h)                      // to the dead
+	o := await(t, got, 4*time.Second) // its next question is due after 5 s
+	require.NoError(t, o.err)
+	unlock(t, o.hold)
+	cancel()
+	require.Error(t, (<-gone).err)
+	nothing(t, r.direct)
+}
+
 // tagged is what a client that has left that proof is told by who gives it f.
 func tagged(gift, proof string) string {
 	return fmt.Sprintf("+%s %x", gift, sha1.Sum([]byte("f "+gift+" "+proof)))

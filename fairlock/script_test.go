@@ -365,6 +365,22 @@ func TestKeep(t *testing.T) {
 	})
 }
 
+// A client has one proof, that of the last process with its id.
+func TestProofOfTheLastProcess(t *testing.T) {
+	onBoth(t, func(s *scripted) {
+		require.Equal(s, "granted", s.acquire("go:0", timeout))
+		s.queue("go:1")
+		key := clientsKey("f")
+		s.do("HSET", key, "go", fmt.Sprintf("%d of the dead", s.now()+alive))
+		s.queue("go:2")
+		require.Regexp(s, `^\d+ `+proof+`$`, s.rdb.HGet(s.Context(), key, "go").Val())
+		still := fmt.Sprintf("%d %s", s.now()+alive-1000, proof)
+		s.do("HSET", key, "go", still)
+		s.queue("go:3")
+		require.Equal(s, still, s.rdb.HGet(s.Context(), key, "go").Val(), "it is written seldom")
+	})
+}
+
 func TestKeepForgetsClientsLongDead(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		require.Equal(s, "granted", s.acquire("go:0", timeout))

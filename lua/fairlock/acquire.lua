@@ -116,7 +116,7 @@ if refused then
     end
 
     local fresh = ARGV[9] + 0
-    local known = string.match(call('HGET', clients, client) or '', '^%d+') or 0
+    local known, proof = string.match(call('HGET', clients, client) or '0', '^(%d*) ?(.*)$')
     local n, same
     n, ticket, same = queued()
     local keep = ARGV[12] + 0
@@ -154,7 +154,8 @@ if refused then
     if type(n) == 'table' then
       return n
     end
-    if n == 0 or same == false or known - now < fresh * 2 / 3 then
+    -- Another proof is that of an earlier process with the same id.
+    if n == 0 or same == false or proof ~= (ARGV[14] or '') or (tonumber(known) or 0) - now < fresh * 2 / 3 then
       local last = (n + 3) * timeout
       local done = try('PEXPIRE', queue, last + keep)
       if type(done) == 'table' then
