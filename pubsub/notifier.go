@@ -109,12 +109,13 @@ func (n *Notifier) SubscribeFunc(name string, first func(payload string) bool) *
 	return n.subscribeLocked(name, first)
 }
 
-// SubscribeBoth is SubscribeFunc for two channels, with one command where that can
-// be. If they are on one connection, the first is live when the second is.
-func (n *Notifier) SubscribeBoth(name string, first func(payload string) bool, other string, second func(payload string) bool) (a, b *Subscription) {
+// SubscribeBoth is SubscribeFunc for one channel and Subscribe for another, with one
+// command where that can be. If they are on one connection, the first is live when the
+// second is.
+func (n *Notifier) SubscribeBoth(name string, first func(payload string) bool, other string) (a, b *Subscription) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.subscribeLocked(name, first), n.subscribeLocked(other, second)
+	return n.subscribeLocked(name, first), n.subscribeLocked(other, nil)
 }
 
 func (n *Notifier) subscribeLocked(name string, first func(payload string) bool) *Subscription {

@@ -3,30 +3,6 @@ package seeded
 // waitBugs are those of the wait loop and the lines.
 var waitBugs = []Bug{
 	{
-		Name: "wait/doze-through-the-end", What: "who sleeps on at the head of a line does not hear of Close",
-		File: "internal/wait/line.go",
-		Old:  "			l.head.tell(turn{ended: true})", New: "",
-		Package: "internal/wait", Run: "^TestDozeEnds$",
-	},
-	{
-		Name: "wait/doze-prolongs-the-lease", What: "who has slept on at the head of a line asks as much later, when the lease has ended",
-		File: "internal/wait/doze.go",
-		Old:  "		d.turn.after -= time.Since(d.since)", New: "		_ = d",
-		Package: "internal/wait", Run: "^TestDozeDoesNotProlong$",
-	},
-	{
-		Name: "wait/doze-for-ever", What: "a doze whose alarm was set for the one before is never ended",
-		File: "internal/wait/doze.go",
-		Old:  "		d.alarm.Reset(left)", New: "		_ = left",
-		Package: "internal/wait", Run: "^TestGivenInADoze$",
-	},
-	{
-		Name: "wait/told-in-a-doze-and-again", What: "who was woken by a doubt is told again at the end of the doze, and asks twice",
-		File: "internal/wait/line.go",
-		Old:  "	if l := p.line; l.head == p {\n		l.doze.on = false\n	}\n", New: "",
-		Package: "internal/wait", Run: "^TestDozeEnds$",
-	},
-	{
 		Name: "wait/nudge-takes-the-grant", What: "who is given the thing as it lies down is nudged instead, and waits for ever",
 		File: "internal/wait/line.go",
 		Old:  "	if p.gone {\n		return // its turn says so", New: "	if p.gone {\n		_ = p // its turn says so",
@@ -94,8 +70,9 @@ var waitBugs = []Bug{
 	},
 	{
 		Name: "wait/told-last", What: "a waiter that is given a lock goes on when the subscriptions that nobody needs any more are closed",
-		File: "internal/wait/line.go",
-		Old:  "	if hints != nil && !first {", New: "	if hints != nil {",
-		Package: "internal/wait", Run: "^TestHandTellsFirst$",
+		File:    "internal/wait/line.go",
+		Old:     "	know()\n	p.tell(turn{granted: true})\n	if hints != nil {\n		hints.Close()\n	}\n",
+		New:     "	if hints != nil {\n		hints.Close()\n	}\n	know()\n	p.tell(turn{granted: true})\n",
+		Package: "internal/wait", Run: "^TestKeepTellsFirst$",
 	},
 }

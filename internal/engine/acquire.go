@@ -44,19 +44,13 @@ var (
 // Acquire takes the lock s for the holder in ctx, or for a fresh one. It returns a
 // Hold, or an error and nothing held: what a failed attempt may have left in Redis
 // is undone in the background, or ends with its lease.
-//
-// Who waits behind others of its client does so in this function, whose frame is
-// small, and has been in no other but small ones: its stack stays the smallest
-// there is. A few words more, and what the runtime does while a goroutine falls
-// asleep makes it grow.
 func (s *Spec) Acquire(ctx context.Context, op *Op, cfg *LockConfig) (*Hold, error) {
 	if err := s.admit(ctx, op, cfg); err != nil {
 		return nil, err
 	}
 	if s.engine.lines.Waiting() > 0 {
 		if c := s.follower(ctx, op, cfg); c != nil && c.follow() {
-			c.place.Sleep()
-			return c.run(op, c.place.Await(ctx.Done(), c.overC()))
+			return c.run(op, c.place.Await(ctx, c.overC()))
 		}
 	}
 	c, p := s.newClaim(ctx, op, cfg)
@@ -112,7 +106,7 @@ func (s *Spec) follower(ctx context.Context, op *Op, cfg *LockConfig) *claim {
 // follow has c wait behind others of its client; false when there are none.
 func (c *claim) follow() bool {
 	c.begin()
-	if !c.spec.engine.lines.Follow(c.ctx, c.spec.Line, c, &c.place, c.bounded) {
+	if !c.spec.engine.lines.Follow(c.spec.Line, c, &c.place) {
 		c.stop()
 		return false
 	}

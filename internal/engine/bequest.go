@@ -162,7 +162,7 @@ func (e *Engine) given(pl wait.Pledge, g gift) bool {
 		return false
 	}
 	var hold *Hold
-	if !pl.Hand(g.lease, func() {
+	if !pl.Keep(g.lease, func() {
 		hold = ent.grant(c.ctx, s, c.cfg, Grant{Token: g.token}, 1, window)
 		if hold != nil && c.doubts > 0 {
 			ent.haunt(c.until)

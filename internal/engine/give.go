@@ -196,8 +196,7 @@ func (e *Engine) listenToBoth(s *Spec) wait.Hints {
 		return hints{e.notifier.Subscribe(s.Channel)}
 	}
 	// In this order: it can be given the lock once the wake-ups flow.
-	own, all := e.notifier.SubscribeBoth(s.Channel+":"+e.inbox, func(message string) bool { return e.told(s, message) },
-		s.Channel, func(string) bool { e.lines.Rouse(s.Line); return false })
+	own, all := e.notifier.SubscribeBoth(s.Channel+":"+e.inbox, func(message string) bool { return e.told(s, message) }, s.Channel)
 	return bothHints{hints{all}, own}
 }
 
@@ -206,9 +205,6 @@ type bothHints struct {
 	hints
 	own *pubsub.Subscription
 }
-
-// Rouses says that listenToBoth sees to it.
-func (bothHints) Rouses() bool { return true }
 
 // Given says whether one would hear of what one is given.
 func (h bothHints) Given() bool { return h.Live() && h.own.State() == pubsub.Live }

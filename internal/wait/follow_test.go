@@ -39,7 +39,7 @@ func inFollowing(t *testing.T, set func(p *wait.Policy), f func(f *following)) {
 	t.Helper()
 	inBubble(t, func(t *testing.T) {
 		f1 := &following{T: t, ls: wait.NewLines(), hints: newHints(), head: newClaim(always), claim: &header{claim: newClaim(always)}}
-		require.False(t, f1.ls.Follow(t.Context(), "k", f1.claim, new(wait.Place), false), "there is nobody to follow")
+		require.False(t, f1.ls.Follow("k", f1.claim, new(wait.Place)), "there is nobody to follow")
 		require.Zero(t, f1.ls.Waiting())
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
@@ -149,14 +149,14 @@ func TestFollowAfterTheEnd(t *testing.T) {
 		h := &header{claim: newClaim(always)}
 		p := policy(f.hints)
 		p.Place = new(wait.Place)
-		require.True(f, f.ls.Follow(f.Context(), "k", h, p.Place, false))
+		require.True(f, f.ls.Follow("k", h, p.Place))
 		f.ls.End()
-		require.False(f, f.ls.Follow(f.Context(), "k", h, new(wait.Place), false))
+		require.False(f, f.ls.Follow("k", h, new(wait.Place)))
 		require.ErrorIs(f, (<-f.follows).err, errClosed)
 		f.stop()
 		require.ErrorIs(f, (<-f.first).err, context.Canceled)
 		require.Equal(f, 1, h.heads)
-		p.Heard = p.Place.Await(f.Context().Done(), nil).Heard
+		p.Heard = p.Place.Await(f.Context(), nil).Heard
 		require.ErrorIs(f, f.ls.Until(f.Context(), "k", h, p), errClosed)
 		require.Empty(f, h.at())
 	})
@@ -189,7 +189,7 @@ func TestFollowerLeaves(t *testing.T) {
 	inFollowing(t, nil, func(f *following) {
 		h := &header{claim: newClaim(always)}
 		pl := new(wait.Place)
-		require.True(f, f.ls.Follow(f.Context(), "k", h, pl, false))
+		require.True(f, f.ls.Follow("k", h, pl))
 		require.Equal(f, 3, f.ls.Waiting())
 		f.ls.Leave(pl)
 		require.Equal(f, 2, f.ls.Waiting())

@@ -165,8 +165,8 @@ func begin(f func() error) <-chan result {
 // stand is Until by way of Follow and Await, where somebody stands in line.
 func stand(ctx context.Context, ls *wait.Lines, key string, c wait.Claim, p *wait.Policy) error {
 	p.Place = new(wait.Place)
-	if ls.Follow(ctx, key, c, p.Place, p.Over != nil) {
-		p.Heard = p.Place.Await(ctx.Done(), p.Over).Heard
+	if ls.Follow(key, c, p.Place) {
+		p.Heard = p.Place.Await(ctx, p.Over).Heard
 	}
 	return ls.Until(ctx, key, c, p)
 }

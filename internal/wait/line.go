@@ -1,7 +1,6 @@
 package wait
 
 import (
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,10 +35,6 @@ type line struct {
 	nudged     bool      // the head asks once more before it sleeps; see Nudge
 	asked      uint64    // of them had when the last question that was refused was asked
 	hints      Hints     // opened by the first head that has to sleep; nil before
-	doze       doze      // the head sleeps on; see doze.go
-
-	done <-chan struct{} // of the last who has followed; see crew.go
-	crew *crew           // the last one there was, nil for none
 }
 
 // A Place is one caller's place in a line. Its zero value is of one who stands in
@@ -51,20 +46,14 @@ type Place struct {
 	prev, next *Place
 	turn       chan turn // capacity 1, made only for those who have to wait
 
-	// What a place sleeps with until it is roused; see crew.go.
-	crew *crew // nil where nothing but its turn ends the wait
-	wake sync.WaitGroup
-
 	// guarded by Lines.mu
 	gone    bool // no longer in the line
 	left    bool // gone, with nothing
 	asks    bool // it is asking, or is about to
 	pledged bool // see Pledge
-	roused  word // what has ended its sleep first
 
 	begun   bool // counted as waiting
 	follows bool // by Follow
-	sleeps  bool // until it is roused
 }
 
 // A turn is what the head of a line is told when it becomes the head.
@@ -107,15 +96,8 @@ func (ls *Lines) End() {
 	defer ls.mu.Unlock()
 	ls.ended = true
 	for _, l := range ls.lines {
-		if l.doze.on {
-			l.doze.on = false
-			l.head.tell(turn{ended: true})
-		}
 		for p := l.head.next; p != nil; p = p.next {
-			switch {
-			case p.sleeps:
-				p.rouse(hasEnd)
-			case p.follows:
+			if p.follows {
 				p.tell(turn{ended: true})
 			}
 		}
@@ -126,7 +108,6 @@ func (ls *Lines) End() {
 // Until.
 func (ls *Lines) Leave(p *Place) {
 	ls.leave(p, turn{})
-	p.crew.leave()
 	ls.waiting.Add(-1)
 }
 
@@ -137,9 +118,7 @@ func (l *line) append(c Claim, p *Place) {
 	if l.tail == nil {
 		l.head, p.asks = p, true
 	} else {
-		if !p.sleeps {
-			p.turn = make(chan turn, 1)
-		}
+		p.turn = make(chan turn, 1)
 		l.tail.next = p
 	}
 	l.tail = p
@@ -173,9 +152,6 @@ func (ls *Lines) leave(p *Place, t turn) bool {
 func (ls *Lines) remove(p *Place, t turn) (unused Hints) {
 	l := p.line
 	wasHead := l.head == p
-	if wasHead {
-		l.doze.on = false
-	}
 	l.takeOut(p)
 	switch {
 	case l.head == nil:
@@ -192,9 +168,7 @@ func (ls *Lines) remove(p *Place, t turn) (unused Hints) {
 			t = turn{ended: true}
 		}
 		l.head.asks = !t.asleep
-		if !ls.sleepsOn(l, t) {
-			l.head.tell(t)
-		}
+		l.head.tell(t)
 	}
 	return nil
 }
@@ -257,7 +231,6 @@ func (ls *Lines) Nudge(key string) bool {
 	case l.head.asks:
 		l.nudged = true
 	default:
-		l.doze.on = false
 		l.head.tell(turn{})
 	}
 	return true
@@ -307,15 +280,10 @@ func (ls *Lines) hasPledge(p *Place) bool {
 
 func (p *Place) drop() { p.pledged = false }
 
-func (p *Place) doubt() {
-	if l := p.line; l.head == p {
-		l.doze.on = false
-	}
-	p.tell(turn{})
-}
+func (p *Place) doubt() { p.tell(turn{}) }
 
 // keep has p leave its line; the next one need not ask before after is over.
-func (p *Place) keep(ls *Lines, after time.Duration, know func(), first bool) bool {
+func (p *Place) keep(ls *Lines, after time.Duration, know func()) bool {
 	ls.mu.Lock()
 	if p.gone {
 		ls.mu.Unlock()
@@ -323,13 +291,9 @@ func (p *Place) keep(ls *Lines, after time.Duration, know func(), first bool) bo
 	}
 	hints := ls.remove(p, turn{asleep: true, after: after})
 	ls.mu.Unlock()
-	if hints != nil && !first {
-		hints.Close()
-	}
 	know()
 	p.tell(turn{granted: true})
-	if hints != nil && first {
-		runtime.Gosched() // it runs before the caller does, as a rule
+	if hints != nil {
 		hints.Close()
 	}
 	return true
@@ -346,7 +310,6 @@ func (p *Place) tell(t turn) {
 	default:
 	}
 	p.turn <- t
-	p.rouse(hasTurn)
 }
 
 // takeOut takes p from the list of places. The caller has Lines.mu.

@@ -21,7 +21,6 @@ type lock struct {
 	lease   time.Duration
 	latency time.Duration // of subscribing
 	lost    func() bool   // a hint; nil: none is
-	rouse   func()        // before each hint; nil: nobody is roused
 
 	mu        sync.Mutex
 	held      bool
@@ -67,7 +66,6 @@ func (h *listener) hint() {
 func (h *listener) C() <-chan struct{} { return h.c }
 func (h *listener) Live() bool         { h.lock.mu.Lock(); defer h.lock.mu.Unlock(); return h.live }
 func (h *listener) Dead() bool         { return false }
-func (h *listener) Rouses() bool       { return h.lock.rouse != nil }
 func (h *listener) Close() {
 	h.lock.mu.Lock()
 	defer h.lock.mu.Unlock()
@@ -79,9 +77,6 @@ func (l *lock) release() {
 	l.mu.Lock()
 	l.held, l.freedAt = false, time.Since(l.start)
 	l.mu.Unlock()
-	if l.rouse != nil {
-		l.rouse()
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for h := range l.listeners {

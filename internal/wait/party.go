@@ -206,7 +206,7 @@ func (st *seat) doubt() {
 
 // keep leaves st in its party, from which it takes itself out. The others need not ask
 // before after is over, and then at once.
-func (st *seat) keep(ls *Lines, after time.Duration, know func(), _ bool) bool {
+func (st *seat) keep(ls *Lines, after time.Duration, know func()) bool {
 	ls.mu.Lock()
 	if st.gone {
 		ls.mu.Unlock()

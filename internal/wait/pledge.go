@@ -14,7 +14,7 @@ type Pledge struct {
 type pledgee interface {
 	drop()  // with Lines.mu
 	doubt() // with Lines.mu
-	keep(ls *Lines, after time.Duration, know func(), first bool) bool
+	keep(ls *Lines, after time.Duration, know func()) bool
 }
 
 // Drop ends a pledge of which nothing has come.
@@ -37,12 +37,5 @@ func (pl Pledge) Doubt() {
 // false, and the claim, which knows of the pledge, takes care of what it may
 // have been given.
 func (pl Pledge) Keep(after time.Duration, know func()) bool {
-	return pl.to.keep(pl.lines, after, know, false)
-}
-
-// Hand is Keep for a caller that has time: the waiter goes on before the hints are closed
-// that nobody in its line needs any more. know leaves nothing that the waiter would have to
-// wait for.
-func (pl Pledge) Hand(after time.Duration, know func()) bool {
-	return pl.to.keep(pl.lines, after, know, true)
+	return pl.to.keep(pl.lines, after, know)
 }

@@ -227,7 +227,7 @@ type closing struct {
 func (c closing) Close() { c.f(); c.hints.Close() }
 
 // Whoever is given it does not wait for what nobody needs any more to be closed.
-func TestHandTellsFirst(t *testing.T) {
+func TestKeepTellsFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		ls, h, p := wait.NewLines(), newHints(), policy(nil)
 		var first <-chan result
@@ -239,7 +239,7 @@ func TestHandTellsFirst(t *testing.T) {
 		synctest.Wait()
 		pl, ok := ls.PledgeHead("k")
 		require.True(t, ok)
-		require.True(t, pl.Hand(0, func() {}))
+		require.True(t, pl.Keep(0, func() {}))
 		opened, closed := h.counts()
 		require.Equal(t, opened, closed, "hints left open")
 	})
@@ -379,13 +379,6 @@ func TestNoWakeUpIsLostByHandingOn(t *testing.T) {
 			var lines [processes]*wait.Lines
 			for i := range lines {
 				lines[i] = wait.NewLines()
-			}
-			if seed%4 > 0 {
-				l.rouse = func() {
-					for _, ls := range lines {
-						ls.Rouse("k")
-					}
-				}
 			}
 			var shared [3]context.Context
 			for i := range shared {

@@ -305,9 +305,7 @@ type waiter struct {
 func (w *waiter) await(ctx context.Context) (turn, error) {
 	switch h := w.policy.Heard; h.word {
 	case hasTurn:
-		if !w.place.sleeps {
-			return h.turn, nil
-		}
+		return h.turn, nil
 	case nothing:
 		if w.place.turn == nil {
 			return turn{}, nil // it is the head
@@ -316,8 +314,6 @@ func (w *waiter) await(ctx context.Context) (turn, error) {
 		return turn{}, ctx.Err()
 	case isOver:
 		return turn{}, ErrOver
-	case hasEnd:
-		return turn{ended: true}, nil
 	}
 	w.begin()
 	select {

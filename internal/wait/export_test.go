@@ -1,3 +1,0 @@
-package wait
-
-func init() { beds = true } // here the race detector is to see them
