@@ -50,7 +50,7 @@ func (r Report) Worst() Level {
 // A Finding is the answer to one question.
 type Finding struct {
 	// Name is what it is about: "version", "role", "eviction", "memory",
-	// "persistence", "rights", "pubsub", "clock", "topology", or "server" where
+	// "persistence", "rights", "client", "pubsub", "clock", "topology", or "server" where
 	// one does not tell.
 	Name   string
 	Server string // address; empty where it is about all
@@ -77,7 +77,7 @@ type ServerReport struct {
 
 // Check looks at the Redis servers and tries what the primitives need of them:
 // version, role, memory policy, persistence, rights to commands, keys and Redis
-// channels, wake-ups, and clocks. In a Redis Cluster it looks at each master. It
+// channels, wake-ups, clocks, and the options of the go-redis client. In a Redis Cluster it looks at each master. It
 // is for people who set things up, and for a command that shows what is wrong; a
 // client works without it.
 //

@@ -40,13 +40,13 @@ func finding(t testing.TB, r latchkey.Report, name string) latchkey.Finding {
 func TestCheckOfAHealthyServer(t *testing.T) {
 	s := redistest.Start(t, "--appendonly", "yes")
 	s.Allow(t, forCheck...)
-	r := check(t, newClient(t, s.Client(t)))
+	r := check(t, newClient(t, s.Client(t, func(o *redis.Options) { o.ContextTimeoutEnabled = true })))
 	require.Equal(t, "single", r.Topology)
 	for _, f := range r.Findings {
 		assert.Equal(t, latchkey.LevelOK, f.Level, "%+v", f)
 	}
 	assert.Equal(t, latchkey.LevelOK, r.Worst())
-	for _, name := range []string{"version", "role", "eviction", "persistence", "rights", "pubsub", "clock"} {
+	for _, name := range []string{"version", "role", "eviction", "persistence", "rights", "client", "pubsub", "clock"} {
 		finding(t, r, name)
 	}
 	require.Len(t, r.Servers, 1)

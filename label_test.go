@@ -183,7 +183,7 @@ func TestLabelOfAnExtendedHold(t *testing.T) {
 func TestLabelOnTheMove(t *testing.T) {
 	cl := redistest.StartCluster(t, 2)
 	rdb := cl.Client(t)
-	c := newClient(t, rdb, latchkey.WithWatchdogTimeout(time.Second))
+	c := newClient(t, rdb, latchkey.WithWatchdogTimeout(3*time.Second)) // longer than a busy machine keeps a renewal
 	ctx := t.Context()
 	h, err := rlock.New(c, "job").Lock(ctx, latchkey.Label("me"))
 	require.NoError(t, err)
@@ -196,7 +196,7 @@ func TestLabelOnTheMove(t *testing.T) {
 	cl.Nodes[from].Do(t, "MIGRATE", host, port, "latchkey_label:{job}:"+h.HolderID(), "0", "4000")
 
 	renewed := c.Stats().Renewals
-	redistest.Until(t, "some renewals", func() bool { return c.Stats().Renewals >= renewed+6 })
+	redistest.Until(t, "some renewals", func() bool { return c.Stats().Renewals >= renewed+2 })
 	require.NoError(t, h.Context().Err())
 	require.NoError(t, h.Extend(ctx, time.Minute))
 	require.Positive(t, rdb.PTTL(ctx, "job").Val()-30*time.Second)

@@ -114,12 +114,12 @@ func refusalFaults() []Fault {
 	}, {
 		Name: "readonly", What: "the server is made a replica for a while: READONLY", On: alone, Span: 400 * ms,
 		Do: func(p *Play) {
-			p.base = p.ErrorCount("READONLY")
+			p.base = p.readonly()
 			p.Stage.Do("REPLICAOF", "127.0.0.1", "1") // where nobody is
 		},
 		Undo: func(p *Play) {
 			p.Stage.Do("REPLICAOF", "NO", "ONE")
-			p.Proved(p.ErrorCount("READONLY") - p.base)
+			p.Proved(p.readonly() - p.base)
 		},
 	}, {
 		Name: "acl-commands", What: "the right to the write commands is taken away, and given back", On: alone, Span: 400 * ms,
@@ -164,4 +164,10 @@ func refusalFaults() []Fault {
 			p.Proved(int64(strings.Count(p.Nodes[0].Log(), "output buffer limits")) - p.base)
 		},
 	}}
+}
+
+// readonly returns how many commands a replica has refused. Before 7.0 the errors of
+// scripts are counted by other words.
+func (p *Play) readonly() int64 {
+	return p.ErrorCount("READONLY") + p.ErrorCount("ERR") + p.ErrorCount("@user_script_")
 }

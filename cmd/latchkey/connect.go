@@ -123,6 +123,7 @@ func (c *connection) openSingle() (redis.UniversalClient, string, error) {
 		return nil, "", err
 	}
 	c.door.addrs = []string{o.Addr}
+	o.ContextTimeoutEnabled = true
 	return redis.NewClient(o), o.Addr, nil
 }
 
@@ -138,6 +139,7 @@ func (c *connection) openCluster() (redis.UniversalClient, string, error) {
 		return nil, "", err
 	}
 	c.door.addrs = o.Addrs
+	o.ContextTimeoutEnabled = true
 	return redis.NewClusterClient(o), strings.Join(o.Addrs, ","), nil
 }
 
@@ -157,6 +159,7 @@ func (c *connection) openSentinel() (redis.UniversalClient, string, error) {
 		return nil, "", err
 	}
 	c.door.addrs = o.SentinelAddrs
+	o.ContextTimeoutEnabled = true
 	return redis.NewFailoverClient(o), c.sentinelMaster + " (sentinels " + strings.Join(o.SentinelAddrs, ",") + ")", nil
 }
 

@@ -27,7 +27,7 @@ var demoScenarios = slices.Concat(rlockScenarios, fairlockScenarios, rwlockScena
 
 // grace is how long a worker may go without a first turn when the scenario's
 // time is over, and how long anything may take that should happen soon.
-const grace = 5 * time.Second
+const grace = 15 * time.Second
 
 // A stage is where one scenario plays, and what it counts.
 type stage struct {

@@ -10,7 +10,7 @@ import (
 
 const doctorHelp = `doctor looks at the Redis servers and tries what locks need: version, role, memory
 policy, persistence, rights to commands, keys and Redis channels, wake-ups, clocks
-and, in a cluster, its state. Each finding is ok, a note, a warning (something works
+and, in a cluster, its state. It says what to set in a program's go-redis options. Each finding is ok, a note, a warning (something works
 less well, or may break one day) or a failure (something does not work).
 
 What it writes expires within a second, under names that begin with
@@ -49,6 +49,10 @@ func newDoctor(conn *connection) *cobra.Command {
 	printVar(cmd, out)
 	return cmd
 }
+
+// clientAdvice is about what doctor cannot see.
+const clientAdvice = "set ContextTimeoutEnabled in the go-redis options of your programs, as this command does: without it a command whose context " +
+	"can end costs a goroutine, and keeps its connection until the read timeout when the server is silent (Check tells)"
 
 // A diagnosis is what doctor shows, as JSON has it.
 type diagnosis struct {
@@ -104,6 +108,11 @@ func (s *session) doctor(ctx context.Context, out *printer) error {
 	r, err := s.client.Check(ctx)
 	if err != nil {
 		return err
+	}
+	for i := range r.Findings {
+		if f := &r.Findings[i]; f.Name == "client" { // which is about the one of this command
+			f.Text = clientAdvice
+		}
 	}
 	if err := out.show(newDiagnosis(r), func() { writeReport(out, s.addr, r) }); err != nil {
 		return err

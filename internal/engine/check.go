@@ -116,9 +116,20 @@ func (c *checker) run(ctx context.Context) error {
 	if slices.ContainsFunc(c.got.Servers, func(s CheckedServer) bool { return s.Role == RoleSentinel }) {
 		return ctx.Err() // nothing else can be tried there
 	}
+	c.client()
 	c.pubsub(ctx, c.probe())
 	c.clocks()
 	return ctx.Err()
+}
+
+// client looks at the options of the go-redis client.
+func (c *checker) client() {
+	if c.engine.sender.deadlines {
+		c.find("client", "", LevelOK, "ContextTimeoutEnabled is set: a call is back at once when its context ends")
+		return
+	}
+	c.find("client", "", LevelNote, "ContextTimeoutEnabled is not set: a command whose context can end costs a goroutine, "+
+		"and keeps its connection until the read timeout when the server is silent")
 }
 
 // probe returns a key that nobody uses.

@@ -97,11 +97,15 @@ func sortReply(text string) Outcome {
 
 // codeOf returns the first word of an error of Redis, which is its code, and whether it
 // comes from inside a script. Servers before 7.0 put that first word behind others:
-// "ERR Error running script (call to f_…): @user_script:1: @user_script: 1: -OOM …".
+// "ERR Error running script (call to f_…): @user_script:1: @user_script: 1: -OOM …", and
+// "@user_script: 1: -OOM …" where the script has caught and returned it.
 func codeOf(text string) (code string, inside bool) {
 	rest, ok := strings.CutPrefix(text, "ERR Error running script (")
 	if !ok {
 		rest, ok = strings.CutPrefix(text, "ERR Error compiling script (") // as miniredis says
+	}
+	if !ok && strings.HasPrefix(text, "@user_script: ") {
+		rest, ok = text, true
 	}
 	if ok {
 		inside = true

@@ -69,6 +69,7 @@ func TestSortReplies(t *testing.T) {
 	in62call := func(text string) string {
 		return "ERR Error running script (call to f_" + sha + "): @user_script:12: " + text
 	}
+	caught62 := func(text string) string { return "@user_script: 12: " + text }
 	in7 := func(text string) string { return text + " script: " + sha + ", on @user_script:12." }
 	type test struct {
 		text string
@@ -80,6 +81,8 @@ func TestSortReplies(t *testing.T) {
 		{"READONLY You can't write against a read only replica.", engine.NotNow},
 		{in7("READONLY You can't write against a read only replica."), engine.NotNow},
 		{in62("-READONLY You can't write against a read only replica."), engine.NotNow},
+		{caught62("-READONLY You can't write against a read only replica."), engine.NotNow},
+		{caught62("-OOM command not allowed when used memory > 'maxmemory'."), engine.Never},
 		{"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", engine.NotNow},
 		{"CLUSTERDOWN The cluster is down", engine.NotNow},
 		{"CLUSTERDOWN Hash slot not served", engine.NotNow},
@@ -120,6 +123,8 @@ func TestSortReplies(t *testing.T) {
 		{"BUSY Valkey is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", engine.NotNow},
 	}
 	inScript := []string{
+		caught62("-NOPERM this user has no permissions to access one of the keys used as arguments"),
+		caught62("The user executing the script can't run this command or subcommand"),
 		in62("The user executing the script can't run this command or subcommand"),
 		in62("The user executing the script can't access at least one of the keys mentioned in the command arguments"),
 		in7("ERR The user executing the script can't access at least one of the keys mentioned in the command arguments"),

@@ -211,15 +211,24 @@ func TestProxyPubSub(t *testing.T) {
 		}
 		require.NoError(t, sub.Subscribe(ctx, "d", "e"))
 		require.NoError(t, sub.PSubscribe(ctx, "p*"))
-		require.NoError(t, sub.SSubscribe(ctx, "s"))
+		sharded := redistest.Since(7, 0)
+		if sharded {
+			require.NoError(t, sub.SSubscribe(ctx, "s"))
+		}
 		require.NoError(t, sub.Unsubscribe(ctx))
 		require.NoError(t, sub.Unsubscribe(ctx))
 		require.Empty(t, pong("1"))
 		require.NoError(t, direct.Publish(ctx, "pp", "4").Err())
 		require.NoError(t, sub.PUnsubscribe(ctx))
-		require.NoError(t, direct.SPublish(ctx, "s", "5").Err())
-		require.Equal(t, []string{"4", "5"}, pong("2"))
-		require.NoError(t, sub.SUnsubscribe(ctx))
+		want := []string{"4"}
+		if sharded {
+			require.NoError(t, direct.SPublish(ctx, "s", "5").Err())
+			want = append(want, "5")
+		}
+		require.Equal(t, want, pong("2"))
+		if sharded {
+			require.NoError(t, sub.SUnsubscribe(ctx))
+		}
 		require.Empty(t, pong("3"))
 		p.OnNext(1, "ping", redistest.LoseFIN)
 		require.NoError(t, sub.Ping(ctx))
