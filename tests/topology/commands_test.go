@@ -21,17 +21,20 @@ import (
 	"github.com/latchkey-go/latchkey/rwlock"
 )
 
-// A counter is a go-redis hook that counts commands by their names.
+// A counter is a go-redis hook that counts commands by their names: all, and those that
+// had no answer.
 type counter struct {
-	mu    sync.Mutex
-	calls map[string]int
+	mu         sync.Mutex
+	all, quiet map[string]int
 }
 
-func (c *counter) add(cmds ...redis.Cmder) {
+func (c *counter) add(cmd redis.Cmder, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, cmd := range cmds {
-		c.calls[cmd.Name()]++
+	c.all[cmd.Name()]++
+	var reply redis.Error
+	if err != nil && !errors.As(err, &reply) {
+		c.quiet[cmd.Name()]++
 	}
 }
 
@@ -39,15 +42,19 @@ func (*counter) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		c.add(cmd)
-		return next(ctx, cmd)
+		err := next(ctx, cmd)
+		c.add(cmd, err)
+		return err
 	}
 }
 
 func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		c.add(cmds...)
-		return next(ctx, cmds)
+		err := next(ctx, cmds)
+		for _, cmd := range cmds {
+			c.add(cmd, cmd.Err())
+		}
+		return err
 	}
 }
 
@@ -69,7 +76,7 @@ func TestHooksSeeEveryScript(t *testing.T) {
 			t.Run(kind+" inline="+strconv.FormatBool(inline), func(t *testing.T) {
 				t.Parallel()
 				s := redistest.Start(t)
-				seen := &counter{calls: map[string]int{}}
+				seen := &counter{all: map[string]int{}, quiet: map[string]int{}}
 				var clients [2]*latchkey.Client
 				for i := range clients {
 					rdb := redistest.User(t, s.Client(t, func(o *redis.Options) { o.ContextTimeoutEnabled = inline }))
@@ -102,8 +109,11 @@ func TestHooksSeeEveryScript(t *testing.T) {
 				stats := s.Do(t, "INFO", "commandstats")[0]
 				ran := 0
 				for _, name := range []string{"evalsha", "eval", "evalsha_ro", "eval_ro", "wait", "script"} {
-					require.Equal(t, calls(stats, name), seen.calls[name], name)
-					ran += seen.calls[name]
+					n := calls(stats, name)
+					// One that is given up on a busy machine may not have been sent.
+					require.LessOrEqual(t, n, seen.all[name], name)
+					require.GreaterOrEqual(t, n, seen.all[name]-seen.quiet[name], name)
+					ran += n
 				}
 				require.Greater(t, ran, 40)
 			})
