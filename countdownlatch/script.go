@@ -18,7 +18,7 @@ type scripts struct {
 }
 
 func newScripts(e *engine.Engine, key string) *scripts {
-	return &scripts{key: key, channel: e.LatchChannel(key), ended: engine.Prefixed("latchkey_ended", key)}
+	return &scripts{key: key, channel: e.LatchChannel(key), ended: engine.Ours("latchkey_ended", key)}
 }
 
 // spec returns what there is to know of a wait in one of the latch's lines.
@@ -32,7 +32,7 @@ func (s *scripts) spec(name, line string) *engine.Spec {
 		Shared:   true,
 		Together: true,
 		Poll:     wait.Backoff{Initial: 10 * time.Millisecond, Max: 250 * time.Millisecond, Multiplier: 2},
-		Keys:     []string{s.key, s.ended, engine.Prefixed("latchkey_claim", s.key), s.channel},
+		Keys:     []string{s.key, s.ended, engine.Ours("latchkey_claim", s.key), s.channel},
 	}
 }
 

@@ -84,6 +84,10 @@
 // one: whose client is in it is alive until the time it says, whatever its
 // deadline; whose is not, until its deadline.
 //
+// The names "x" and "{x}" have one queue, as in Redisson: who waits for either stands
+// behind who waits for the other, and what is free may stay so for up to the recheck. None
+// is given the wrong one, and messages give nothing there.
+//
 // Deadlines are what Java must find. Redisson chains them, each one wait behind the
 // one before, and each acquisition lowers them all. Here they follow the place:
 // (place + 1) × QueueTimeout from now, and what is left of the lease. That is the

@@ -47,6 +47,9 @@ func newScripts(e *engine.Engine, key string, cfg config) *scripts {
 	s.keyArg, s.queueArg, s.scoresArg, s.clientsArg, s.channelArg = s.key, s.queue, s.scores, s.clients, s.channel
 	s.timeoutArg, s.clientArg = s.timeout.Milliseconds(), e.ID()
 	s.aliveArg, s.keepArg, s.proofArg = alive.Milliseconds(), keepQueue.Milliseconds(), e.Proof()
+	if engine.Twin(key) {
+		s.proofArg = "" // the queue is that of "x", where the lock is "{x}"
+	}
 	return s
 }
 

@@ -67,7 +67,7 @@ func (s *scripts) spec(name string) *engine.Spec {
 // has a set; ours beside Redisson's.
 func claimKey(key, holder string) string {
 	who, values := split(holder)
-	return engine.Prefixed("latchkey_group", key) + ":" + who + ":" + hashValue(values)
+	return engine.Ours("latchkey_group", key) + ":" + who + ":" + hashValue(values)
 }
 
 // split takes what the engine takes for a holder apart.

@@ -35,6 +35,9 @@
 //	latchkey_claim:{name}:<id>    string  number of the last request under the claim; expires after a minute
 //	latchkey_label:{name}:<id>    string  label (option Label) of the permit; expires with the lease
 //
+// The names "x" and "{x}" have one set of permits that are out, as in Redisson: what has
+// not been given back in time comes to either, so only one of them can be used.
+//
 // The claims are ours, and Java sees nothing of them: whatever changes the number
 // of permits, or a lease, leaves one.
 //

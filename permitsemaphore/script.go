@@ -40,7 +40,7 @@ func (s *scripts) spec(name string) *engine.Spec {
 		Channel: s.channel,
 		Shared:  true,
 		Poll:    wait.Backoff{Initial: 10 * time.Millisecond, Max: 250 * time.Millisecond, Multiplier: 2},
-		Keys:    []string{s.key, s.out, engine.Prefixed("latchkey_claim", s.key), s.channel},
+		Keys:    []string{s.key, s.out, engine.Ours("latchkey_claim", s.key), s.channel},
 		Renewer: s,
 	}
 }

@@ -33,7 +33,7 @@ func newScripts(half, key string) scripts {
 		key:     key,
 		channel: engine.Prefixed("redisson_rwlock", key),
 		prefix:  engine.Suffixed(key, ""),
-		sign:    engine.Prefixed("latchkey_writer", key),
+		sign:    engine.Ours("latchkey_writer", key),
 	}
 	s.keyArg, s.channelArg, s.prefixArg, s.signArg = s.key, s.channel, s.prefix, s.sign
 	return s

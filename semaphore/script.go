@@ -33,7 +33,7 @@ func (s *scripts) spec(name string) *engine.Spec {
 		Channel: s.channel,
 		Shared:  true,
 		Poll:    wait.Backoff{Initial: 10 * time.Millisecond, Max: 250 * time.Millisecond, Multiplier: 2},
-		Keys:    []string{s.key, engine.Prefixed("latchkey_claim", s.key), s.channel},
+		Keys:    []string{s.key, engine.Ours("latchkey_claim", s.key), s.channel},
 	}
 }
 

@@ -28,12 +28,12 @@ var checkedKeys = []struct {
 	{"zset", "fair locks", func(k string) string { return Prefixed("redisson_lock_timeout", k) }, LevelWarning},
 	{"hash", "fair locks", func(k string) string { return Prefixed("latchkey_queue", k) }, LevelWarning},
 	{"zset", "locks that many wait for", func(k string) string { return Prefixed("latchkey_next", k) }, LevelWarning},
-	{"string", "multi-locks on a group", func(k string) string { return Prefixed("latchkey_group", k) + ":check:1:set" }, LevelWarning},
+	{"string", "multi-locks on a group", func(k string) string { return Ours("latchkey_group", k) + ":check:1:set" }, LevelWarning},
 	{"string", "read-write locks", func(k string) string { return Suffixed(k, "check:1") + ":rwlock_timeout:1" }, LevelWarning},
-	{"string", "read-write locks", func(k string) string { return Prefixed("latchkey_writer", k) }, LevelWarning},
+	{"string", "read-write locks", func(k string) string { return Ours("latchkey_writer", k) }, LevelWarning},
 	{"zset", "permits with leases", func(k string) string { return Suffixed(k, "timeout") }, LevelWarning},
-	{"string", "semaphores and latches", func(k string) string { return Prefixed("latchkey_claim", k) + ":check:1" }, LevelWarning},
-	{"string", "latches", func(k string) string { return Prefixed("latchkey_ended", k) }, LevelWarning},
+	{"string", "semaphores and latches", func(k string) string { return Ours("latchkey_claim", k) + ":check:1" }, LevelWarning},
+	{"string", "latches", func(k string) string { return Ours("latchkey_ended", k) }, LevelWarning},
 }
 
 // rights tries what the scripts do, on keys beside key.

@@ -51,7 +51,7 @@ func (e *Engine) Inspect(ctx context.Context, name string) (Inspected, error) {
 		Prefixed("redisson_lock_timeout", key),
 		Prefixed("latchkey_queue", key),
 		Suffixed(key, "timeout"),
-		Prefixed("latchkey_ended", key),
+		Ours("latchkey_ended", key),
 	}}
 	if err := CheckName(name); err != nil {
 		return Inspected{}, e.Wrap("info", s, err)

@@ -25,6 +25,22 @@ func Prefixed(prefix, name string) string {
 	return prefix + ":{" + name + "}"
 }
 
+// Twin reports whether key is a name in braces of its own, as "{x}": Redisson gives it the
+// side keys and Redis channels of "x".
+func Twin(key string) bool {
+	n := len(key)
+	return n > 2 && key[0] == '{' && key[n-1] == '}' && !strings.Contains(key[1:], "{")
+}
+
+// Ours returns the side key "prefix:{name}" that Redisson does not know. No two names have
+// the same one: that of "{x}" has "{}" behind, in the same slot.
+func Ours(prefix, name string) string {
+	if Twin(name) {
+		return Prefixed(prefix, name) + "{}"
+	}
+	return Prefixed(prefix, name)
+}
+
 // Suffixed returns the side key "{name}:suffix".
 func Suffixed(name, suffix string) string {
 	if strings.Contains(name, "{") {
@@ -35,7 +51,7 @@ func Suffixed(name, suffix string) string {
 
 // LabelKey returns the key of a holder's label, ours beside Redisson's.
 func LabelKey(key, holder string) string {
-	return Prefixed("latchkey_label", key) + ":" + holder
+	return Ours("latchkey_label", key) + ":" + holder
 }
 
 // TokenKey returns the key of the fencing token counter of a lock.

@@ -59,7 +59,7 @@ var (
 // Owner returns the name of the object that a key or Redis channel stands
 // beside, and what it is there for; NoSide and an empty name if it is no such
 // thing as far as its own name tells. Where a name is in braces of its own, as
-// "{x}", it cannot be told from "x", which is returned.
+// "{x}", what Redisson knows cannot be told from that of "x", which is returned.
 func Owner(key string) (name string, side Side) {
 	if rest, ok := strings.CutPrefix(key, latchChannel); ok && strings.HasSuffix(rest, "}") {
 		return rest[:len(rest)-1], SideWakeUps
@@ -86,11 +86,13 @@ func Owner(key string) (name string, side Side) {
 	return "", NoSide
 }
 
-// unwrapped takes off the braces that Prefixed and Suffixed have put on.
+// unwrapped takes off the braces that Prefixed, Suffixed and Ours have put on.
 func unwrapped(tagged string) string {
-	n := len(tagged)
-	if n > 2 && tagged[0] == '{' && tagged[n-1] == '}' && !strings.Contains(tagged[1:], "{") {
-		return tagged[1 : n-1]
+	if Twin(tagged) {
+		return tagged[1 : len(tagged)-1]
+	}
+	if name, ok := strings.CutSuffix(tagged, "{}"); ok && Twin(name) {
+		return name
 	}
 	return tagged
 }

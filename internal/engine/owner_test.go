@@ -45,6 +45,12 @@ func TestOwner(t *testing.T) {
 			assert.Equal(t, NoSide, side, name)
 		}
 	}
+	for _, key := range []string{Ours("latchkey_ended", "{a}"), LabelKey("{a}", holder), ClaimKey("{a}", &Ticket{ID: holder})} {
+		name, side := Owner(key)
+		assert.Equal(t, "{a}", name, key)
+		assert.Equal(t, SideNote, side, key)
+		assert.Equal(t, Slot("a"), Slot(key), key)
+	}
 	for _, key := range []string{"", "redisson_sc:", "redisson_lock_queue", "session:timeout", "rwlock_timeout:1", "{a}:timeouts"} {
 		name, side := Owner(key)
 		assert.Empty(t, name, key)

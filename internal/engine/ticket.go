@@ -22,7 +22,7 @@ const Remembered = waiterPatience + 30*time.Second
 
 // ClaimKey returns the key in which a ticket's requests for an object are
 // remembered, ours beside Redisson's.
-func ClaimKey(key string, t *Ticket) string { return Prefixed("latchkey_claim", key) + ":" + t.ID }
+func ClaimKey(key string, t *Ticket) string { return Ours("latchkey_claim", key) + ":" + t.ID }
 
 // tickets are those of a client that are not in use.
 type tickets struct {

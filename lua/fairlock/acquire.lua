@@ -24,7 +24,7 @@
 -- ARGV[12]  for how long queue and scores are kept beyond the last score, ms
 -- ARGV[13]  label, kept as long as the lease, and before that as the place, but
 --           no longer than its score says (may be absent)
--- ARGV[14]  proof of the client: see fairlock/queue (may be absent)
+-- ARGV[14]  proof of the client, or '': see fairlock/queue (may be absent)
 -- ARGV[15]  when a lease ends, server ms, with which the holder was given the lock: it
 --           is cut to ARGV[3], unless it is another one by now (may be absent)
 --
@@ -117,6 +117,9 @@ if refused then
 
     local fresh = ARGV[9] + 0
     local known, proof = string.match(call('HGET', clients, client) or '0', '^(%d*) ?(.*)$')
+    known = (tonumber(known) or 0) - now
+    -- Another proof is that of an earlier process with the same id; none stays.
+    local own = (known <= 0 or proof ~= '') and ARGV[14] or ''
     local n, same
     n, ticket, same = queued()
     local keep = ARGV[12] + 0
@@ -154,8 +157,7 @@ if refused then
     if type(n) == 'table' then
       return n
     end
-    -- Another proof is that of an earlier process with the same id.
-    if n == 0 or same == false or proof ~= (ARGV[14] or '') or (tonumber(known) or 0) - now < fresh * 2 / 3 then
+    if n == 0 or same == false or proof ~= own or known < fresh * 2 / 3 then
       local last = (n + 3) * timeout
       local done = try('PEXPIRE', queue, last + keep)
       if type(done) == 'table' then
@@ -166,7 +168,7 @@ if refused then
       end
       -- PEXPIRE is allowed at the memory limit, and once it has run HSET is too.
       call('PEXPIRE', scores, last + keep)
-      call('HSET', clients, client, string.format('%.0f ', now + fresh) .. (ARGV[14] or ''))
+      call('HSET', clients, client, string.format('%.0f ', now + fresh) .. own)
       call('PEXPIRE', clients, last + fresh)
     end
   end

@@ -11,7 +11,7 @@
 -- ARGV[2]    for how long that client is alive from now on, ms
 -- ARGV[3]    timeout: for how long a dead head may keep its place, ms
 -- ARGV[4]    for how long queue and scores are kept beyond the last score, ms
--- ARGV[5]    proof of the client: see fairlock/queue
+-- ARGV[5]    proof of the client, or '': see fairlock/queue
 -- ARGV[6...] its holders that wait
 --
 -- Returns {server ms, a1, a2, ...}, one answer per holder:
@@ -35,9 +35,11 @@ if n == 0 then
   return out
 end
 local last = (n + 2) * timeout
+local till, proof = string.match(call('HGET', clients, client) or '0', '^(%d*) ?(.*)$')
+local none = proof == '' and (tonumber(till) or 0) > now -- it stays so
 -- PEXPIRE is allowed at the memory limit, and once it has run the rest is too.
 call('PEXPIRE', queue, last + keep)
-call('HSET', clients, client, string.format('%.0f ', now + fresh) .. ARGV[5])
+call('HSET', clients, client, string.format('%.0f ', now + fresh) .. (none and '' or ARGV[5]))
 call('PEXPIRE', clients, last + fresh)
 -- The first ones have the scores that are right for their places. Of those behind
 -- them only ours have, by their rank among the scores, which is near enough.

@@ -14,7 +14,9 @@
 -- KEYS[2]  queue: a list of holders
 -- KEYS[3]  scores: a sorted set of holder -> ms since the epoch
 -- KEYS[4]  clients: a hash of client id -> alive until, ms since the epoch, and
---          behind a space the proof: what a message to that client has to know
+--          behind a space the proof: what a message to that client has to know; none
+--          for a client that has waited for a lock with another name and the same queue,
+--          as "{x}" is for "x": nothing is given to its waiters
 --
 -- Returns nothing; the script that follows does.
 local queue, scores, clients = KEYS[2], KEYS[3], KEYS[4]

@@ -5,7 +5,8 @@
 -- asks: it may have given up, without the right to say so. When it stays closed for a
 -- while, all are told: see audience.
 --
--- A waiter of another client of latchkey that is alive is given the lock, and its
+-- A waiter of another client of latchkey that is alive is given the lock, unless it may
+-- wait for one with another name and the same queue, and its
 -- client is told so: '+', the number of the holder, the lease in ms, the server ms,
 -- and the SHA-1 of the lock, these numbers and the proof of that client, all with
 -- spaces between: a message of somebody who cannot read the clients grants nothing.
@@ -163,7 +164,9 @@ end
 if whose == client then
   return {freed, 0, now, head}
 end
-local lease = frees and head and whose and good >= sure and good .. ''
+-- The queue of "{x}" is that of "x" as well. Whether who waits there waits for "x", the
+-- proof tells.
+local lease = frees and head and whose and good >= sure and proof ~= '' and not string.find(lock, '^{[^{]*}$') and good .. ''
 if lease and give(head, lease) then
   -- The server ms as text, if that is there already: to write a number takes longer
   -- than some commands do.
