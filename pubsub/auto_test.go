@@ -36,6 +36,10 @@ func (oldNode) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			cmd.SetErr(replyError("ERR Unknown subcommand or wrong number of arguments for 'shardnumsub'. Try PUBSUB HELP."))
 			return cmd.Err()
 		}
+		if c, ok := cmd.(*redis.Cmd); ok && cmd.Name() == "command" {
+			c.SetVal([]any{nil})
+			return nil
+		}
 		return next(ctx, cmd)
 	}
 }

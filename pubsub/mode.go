@@ -3,7 +3,6 @@ package pubsub
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"time"
 
@@ -103,7 +102,7 @@ func askMode(ctx context.Context, rdb *redis.ClusterClient) Mode {
 		defer close(asked)
 		// The error is that of one node, and among the answers.
 		_ = rdb.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
-			err := node.Do(ctx, "pubsub", "shardnumsub", "0").Err()
+			err := sharded(ctx, node)
 			alone := false
 			if err == nil && rdb.Options().ClusterSlots != nil {
 				alone, err = standalone(ctx, node)
@@ -144,21 +143,40 @@ func standalone(ctx context.Context, node *redis.Client) (bool, error) {
 	return err == nil && hello.Val()["mode"] == "standalone", err
 }
 
-// conclude returns the mode that follows from the masters' answers to PUBSUB
-// SHARDNUMSUB. Where they differ, as during an upgrade, or may not tell, it is
-// Both, which is right for every fleet; what a server then refuses is polled for.
+// errNotSharded says that a server has no sharded pub/sub.
+var errNotSharded = errors.New("no sharded pub/sub")
+
+// sharded asks a server whether it has sharded pub/sub: nil when it has, errNotSharded
+// when it has not, as its own table of commands says. The text of an error may be that of
+// a proxy, and tells nothing.
+func sharded(ctx context.Context, node *redis.Client) error {
+	err := node.Do(ctx, "pubsub", "shardnumsub", "0").Err()
+	var reply redis.Error
+	if err == nil || !errors.As(err, &reply) || redis.HasErrorPrefix(err, "NOPERM") {
+		return err
+	}
+	infos, failed := node.Do(ctx, "command", "info", "spublish").Slice()
+	switch {
+	case failed != nil:
+		return failed
+	case len(infos) == 1 && infos[0] == nil:
+		return errNotSharded
+	}
+	return err
+}
+
+// conclude returns the mode that follows from the masters' answers, as sharded returns
+// them. Where they differ, as during an upgrade, or may not tell, it is Both, which is
+// right for every fleet; what a server then refuses is polled for. Any other error is none.
 func conclude(answers []error) Mode {
 	var with, without, silent bool
 	for _, err := range answers {
-		var reply redis.Error
 		switch {
 		case err == nil:
 			with = true
-		case !errors.As(err, &reply):
-			// Nobody was there.
-		case strings.HasPrefix(reply.Error(), "ERR"):
+		case errors.Is(err, errNotSharded):
 			without = true
-		case strings.HasPrefix(reply.Error(), "NOPERM"):
+		case redis.HasErrorPrefix(err, "NOPERM"):
 			silent = true
 		}
 	}

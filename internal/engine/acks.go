@@ -56,11 +56,14 @@ func (e *Engine) acking(ctx context.Context, on bool) (context.Context, *acked) 
 // short says that too few replicas have the grant; nil when it is well.
 func (a *acked) short(e *Engine) error {
 	want := e.cfg.Acks
+	var reply redis.Error
 	switch {
 	case a == nil || a.err == nil && a.got >= want.Min && (a.local > 0 || !want.Disk):
 		return nil
-	case a.err != nil && want.Disk && strings.Contains(a.err.Error(), "unknown command"):
-		return both{ErrNotReplicated, fmt.Errorf("AckDisk needs WAITAOF, of Redis 7.2: %w", a.err)}
+	case errors.As(a.err, &reply) && want.Disk:
+		return both{ErrNotReplicated, fmt.Errorf("AckDisk needs WAITAOF, of Redis 7.2, and it is refused: %w", a.err)}
+	case errors.As(a.err, &reply):
+		return both{ErrNotReplicated, fmt.Errorf("replicas cannot be counted, WAIT is refused: %w", a.err)}
 	case a.err != nil:
 		return both{ErrNotReplicated, a.err}
 	case want.Disk:

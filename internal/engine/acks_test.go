@@ -41,3 +41,38 @@ func TestAskedAtIPv6(t *testing.T) {
 		_ = rdb.Close()
 	}
 }
+
+// What is said of a WAIT without an answer to count by does not depend on its words.
+func TestReplicasNotCounted(t *testing.T) {
+	for _, text := range []string{
+		"ERR unknown command 'WAITAOF', with args beginning with: '1' '0' '100' ",
+		"ERR unknown command `WAIT`, with args beginning with: `1`, `100`, ",
+		"ERR WAIT cannot be used with replica instances. Please also note that writes to replicas are just local and are not propagated.",
+		"ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
+		"NOPERM User x has no permissions to run the 'wait' command",
+		"NOPERM this user has no permissions to run the 'waitaof' command or its subcommand",
+		"ERR 'wait' is not supported by this proxy",
+		"upstream failure",
+	} {
+		for _, disk := range []bool{false, true} {
+			e := &Engine{cfg: Config{Acks: Acks{Min: 1, Disk: disk}}}
+			err := (&acked{err: refusal(text)}).short(e)
+			require.ErrorIs(t, err, ErrNotReplicated)
+			require.ErrorContains(t, err, text)
+			if disk {
+				require.ErrorContains(t, err, "AckDisk needs WAITAOF, of Redis 7.2")
+			} else {
+				require.ErrorContains(t, err, "replicas cannot be counted")
+			}
+			gone := (&acked{err: net.ErrClosed}).short(e)
+			require.ErrorIs(t, gone, ErrNotReplicated)
+			require.ErrorIs(t, gone, net.ErrClosed)
+			require.NotContains(t, gone.Error(), "WAIT")
+		}
+	}
+}
+
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+func (refusal) RedisError()     {}
