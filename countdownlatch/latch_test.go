@@ -435,7 +435,7 @@ func TestManyWaiters(t *testing.T) {
 				}
 			}
 			t.Logf("all released after %v, with %d commands, the count-down included", last.Sub(start), srv.Commands(t)-before)
-			require.Less(t, last.Sub(start), 200*time.Millisecond+raceSlack)
+			require.Less(t, last.Sub(start), 4*time.Second, "before any of them asks by itself")
 			require.LessOrEqual(t, srv.Commands(t)-before, int64(10))
 			require.Zero(t, c.Stats().Waiting)
 		})

@@ -79,6 +79,7 @@ func later(f func() (*latchkey.Hold, error)) <-chan outcome {
 	return ch
 }
 
+// await returns what comes within d: less than the 5 s after which a waiter asks by itself.
 func await(t testing.TB, ch <-chan outcome, d time.Duration) outcome {
 	t.Helper()
 	timer := time.NewTimer(d)
@@ -295,7 +296,7 @@ func TestTryLockDoesNotQueueOrBarge(t *testing.T) {
 	_, err = l.TryLock(t.Context())
 	require.ErrorIs(t, err, latchkey.ErrNotAcquired)
 	require.ErrorIs(t, h.Unlock(t.Context()), latchkey.ErrNotHeld, "it is lost")
-	o := await(t, got, time.Second) // and yet the head was woken
+	o := await(t, got, 4*time.Second) // and yet the head was woken
 	require.NoError(t, o.err)
 	unlock(t, o.hold)
 	require.Empty(t, rdb.Keys(t.Context(), "*").Val())
@@ -323,7 +324,7 @@ func TestWaitLeaves(t *testing.T) {
 	require.Len(t, after, 1, "it has left when it returns")
 	require.Equal(t, before[1].ID, after[0].ID)
 	unlock(t, h)
-	unlock(t, await(t, second, time.Second).hold)
+	unlock(t, await(t, second, 4*time.Second).hold)
 	require.Empty(t, rdb.Keys(t.Context(), "*").Val())
 }
 
@@ -353,8 +354,8 @@ func TestHeadThatLeavesWakesTheNext(t *testing.T) {
 	}
 	quiet(t, proxy)
 	cancel()
-	require.ErrorIs(t, await(t, deaf, time.Second).err, context.Canceled)
-	o := await(t, next, time.Second)
+	require.ErrorIs(t, await(t, deaf, 4*time.Second).err, context.Canceled)
+	o := await(t, next, 4*time.Second)
 	require.NoError(t, o.err)
 	unlock(t, o.hold)
 	nothing(t, s.Client(t))
@@ -402,11 +403,11 @@ func TestUnlockAfterLossWakesTheNext(t *testing.T) {
 			redistest.Until(t, "the second, which listens, to have asked again", func() bool { return asked.Load() == before+2 })
 			require.Len(t, queued(t, rdb, what), 2)
 			unlock(t, h)
-			lost := await(t, short, time.Second).hold
+			lost := await(t, short, 4*time.Second).hold
 			<-lost.Lost()
 			redistest.Until(t, "the lease to end", func() bool { return rdb.Exists(t.Context(), what).Val() == 0 })
 			unlocks(lost)
-			require.NoError(t, await(t, woken, time.Second).err)
+			require.NoError(t, await(t, woken, 4*time.Second).err)
 		}
 		t.Run(what, func(t *testing.T) {
 			unlocks := func(lost *latchkey.Hold) { require.ErrorIs(t, lost.Unlock(t.Context()), latchkey.ErrLeaseLost) }
@@ -510,7 +511,7 @@ func TestReentryWhileOthersQueue(t *testing.T) {
 	unlock(t, outer)
 	require.Len(t, queued(t, rdb, "f"), 1)
 	unlock(t, inner)
-	unlock(t, await(t, got, time.Second).hold)
+	unlock(t, await(t, got, 4*time.Second).hold)
 	require.Empty(t, rdb.Keys(t.Context(), "*").Val())
 
 	n2 := fairlock.New(c, "f", fairlock.NonReentrant())
@@ -537,10 +538,10 @@ func TestOneHolderTwice(t *testing.T) {
 	waiting(t, c, 3)
 	require.Len(t, queued(t, rdb, "f"), 1)
 	cancel()
-	require.ErrorIs(t, await(t, one, time.Second).err, context.Canceled)
+	require.ErrorIs(t, await(t, one, 4*time.Second).err, context.Canceled)
 	require.Len(t, queued(t, rdb, "f"), 1)
 	unlock(t, h)
-	a, b := await(t, two, time.Second), await(t, three, time.Second)
+	a, b := await(t, two, 4*time.Second), await(t, three, time.Second)
 	require.NoError(t, errors.Join(a.err, b.err))
 	n, err := l.HoldCount(ctx)
 	require.NoError(t, err)
@@ -666,7 +667,7 @@ func TestJavaHoldsGoGivesUp(t *testing.T) {
 	waiting(t, c, 1)
 	next.acquire(javaWait)
 	cancel()
-	require.ErrorIs(t, await(t, got, time.Second).err, context.Canceled)
+	require.ErrorIs(t, await(t, got, 4*time.Second).err, context.Canceled)
 	// A request that was on its way may have come after the first try to leave.
 	redistest.Until(t, "the place to be given up", func() bool { return len(queued(t, rdb, "f")) == 1 })
 	require.InDelta(t, float64(next.now()+330000), rdb.ZScore(t.Context(), scoresKey("f"), "uuid:2").Val(), 2000)
@@ -681,7 +682,7 @@ func TestJavaHoldsGoGivesUp(t *testing.T) {
 	three.giveUp(javaWait)
 	redistest.Until(t, "it to listen", func() bool { return c.Stats().Subscriptions == 2 })
 	require.EqualValues(t, 1, next.unlock())
-	o := await(t, got, time.Second)
+	o := await(t, got, 4*time.Second)
 	require.NoError(t, o.err)
 	unlock(t, o.hold)
 	redistest.Until(t, "no queue", func() bool { return rdb.Exists(t.Context(), queueKey("f"), scoresKey("f")).Val() == 0 })
@@ -695,7 +696,8 @@ func roomy(o *redis.Options) { o.PoolSize = 1200 }
 // Java client either, and they wait at next to no cost.
 func TestNobodyIsSweptInAnHour(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
-		const waiters, hours = 10, 1
+		const waiters = 10
+		minutes := redistest.Many(60, 12)
 		holder := latchkey.New(b.Client(roomy))
 		defer holder.Close()
 		h := must(t)(fairlock.New(holder, "f").Lock(t.Context()))
@@ -715,14 +717,14 @@ func TestNobodyIsSweptInAnHour(t *testing.T) {
 		require.Len(t, order, waiters)
 		before := b.Commands("evalsha")
 		stranger := &java{t: t, rdb: b.Redis, name: "f", owner: "uuid:1"}
-		for range hours * 60 {
+		for range minutes {
 			b.Advance(time.Minute)
 			require.Positive(t, stranger.acquire(javaWait)) // sweeps, as Java does, and queues
 			stranger.giveUp(javaWait)
 		}
 		require.Equal(t, order, queued(t, b.Redis, "f"))
-		scripts := float64(b.Commands("evalsha")-before) - 2*hours*60 // the stranger's
-		perMinute := scripts / hours / 60
+		scripts := float64(b.Commands("evalsha")-before) - 2*float64(minutes) // the stranger's
+		perMinute := scripts / float64(minutes)
 		require.Less(t, perMinute, 2*(60/5)*2.5+6+1, "scripts a minute: for two clients an ask and a keep every 5 s, and renewals")
 		unlock(t, h)
 		start := time.Now()
@@ -786,13 +788,13 @@ func TestDeadClients(t *testing.T) {
 			return ch
 		}
 		var gone, got []<-chan outcome
-		for range 40 {
+		for range redistest.Many(40, 10) {
 			gone = append(gone, lock(ctx, dead))
 		}
 		got = append(got, lock(t.Context(), live))
 		gone = append(gone, lock(ctx, dead))
 		got = append(got, lock(t.Context(), live))
-		b.Advance(20 * time.Minute)
+		b.Advance(time.Duration(redistest.Many(20, 6)) * time.Minute)
 		b.Partition(conn)
 		cancel()
 		for _, ch := range gone {
@@ -867,9 +869,10 @@ func TestWaitersCostNoPolling(t *testing.T) {
 		defer holder.Close()
 		defer c.Close()
 		h := must(t)(fairlock.New(holder, "f").Lock(t.Context()))
+		waiters := redistest.Many(500, 100)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
-		for range 500 {
+		for range waiters {
 			wg.Go(func() {
 				if h, err := fairlock.New(c, "f").Lock(ctx); err == nil {
 					_ = h.Unlock(t.Context())
@@ -877,7 +880,7 @@ func TestWaitersCostNoPolling(t *testing.T) {
 			})
 		}
 		b.Advance(time.Minute)
-		require.Equal(t, 500, c.Stats().Waiting)
+		require.Equal(t, waiters, c.Stats().Waiting)
 		before, channels := b.Commands("evalsha"), b.Commands("subscribe")
 		b.Advance(2 * time.Minute)
 		require.LessOrEqual(t, b.Commands("evalsha")-before, int64(24*4+12+2))
@@ -949,7 +952,7 @@ func TestCloseLeavesTheQueue(t *testing.T) {
 	waiting(t, b, 200)
 	require.NoError(t, b.Close())
 	for _, ch := range got {
-		require.ErrorIs(t, await(t, ch, time.Second).err, latchkey.ErrClosed)
+		require.ErrorIs(t, await(t, ch, 4*time.Second).err, latchkey.ErrClosed)
 	}
 	require.Empty(t, queued(t, rdb, "f"))
 	unlock(t, h)
@@ -970,8 +973,8 @@ func TestCluster(t *testing.T) {
 		waiting(t, a, 1)
 		start := time.Now()
 		unlock(t, h)
-		unlock(t, await(t, first, time.Second).hold)
-		unlock(t, await(t, second, time.Second).hold)
+		unlock(t, await(t, first, 4*time.Second).hold)
+		unlock(t, await(t, second, 4*time.Second).hold)
 		require.Less(t, time.Since(start), time.Second)
 	}
 }
@@ -992,7 +995,8 @@ func TestHeirThatGivesUp(t *testing.T) {
 	c := newClient(t, rdb)
 	l := fairlock.New(c, "f")
 	got := 0
-	for range 300 {
+	rounds := redistest.Many(300, 60)
+	for range rounds {
 		h := must(t)(l.Lock(t.Context()))
 		ctx, cancel := context.WithCancel(t.Context())
 		heir := later(func() (*latchkey.Hold, error) { return l.Lock(ctx) })
@@ -1006,17 +1010,17 @@ func TestHeirThatGivesUp(t *testing.T) {
 		})
 		assert.NoError(t, h.Unlock(t.Context()))
 		wg.Wait()
-		if o := await(t, heir, time.Second); o.err == nil {
+		if o := await(t, heir, 4*time.Second); o.err == nil {
 			got++
 			unlock(t, o.hold)
 		} else {
 			require.ErrorIs(t, o.err, context.Canceled)
 		}
-		o := await(t, next, time.Second)
+		o := await(t, next, 4*time.Second)
 		require.NoError(t, o.err)
 		unlock(t, o.hold)
 	}
-	t.Log(got, "of 300 had it")
+	t.Log(got, "of", rounds, "had it")
 	nothing(t, rdb)
 	require.Zero(t, c.Stats().Held)
 	require.Zero(t, c.Stats().Losses)

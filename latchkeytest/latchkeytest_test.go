@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/latchkeytest"
 	"github.com/latchkey-go/latchkey/permitsemaphore"
 	"github.com/latchkey-go/latchkey/rlock"
@@ -58,7 +59,7 @@ func TestDoForHours(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lock := rlock.New(latchkeytest.New(t), "nightly")
 		require.NoError(t, latchkey.Do(t.Context(), lock, func(ctx context.Context) error {
-			time.Sleep(2 * time.Hour)
+			time.Sleep(time.Duration(redistest.Many(120, 20)) * time.Minute)
 			return ctx.Err()
 		}))
 	})

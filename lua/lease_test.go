@@ -331,7 +331,7 @@ func TestLeasedScriptsAreAll(t *testing.T) {
 // lock for ever, which this test, run with -count=40, has found of releases of all
 // kinds.
 func TestOneMillisecondLeft(t *testing.T) {
-	const times = 500
+	times := redistest.Many(500, 100)
 	rdb := redistest.Start(t).Client(t)
 	for _, l := range leasedScripts() {
 		t.Run(l.script.Name+", "+l.name, func(t *testing.T) {

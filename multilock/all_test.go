@@ -78,7 +78,7 @@ func TestAllHoldsNothingForLong(t *testing.T) {
 		time.Sleep(100 * time.Millisecond) // its first patience
 		synctest.Wait()
 		time.Sleep(time.Millisecond)
-		for range 1000 {
+		for range redistest.Many(1000, 200) {
 			free(t, a)
 			time.Sleep(time.Second)
 		}

@@ -30,7 +30,7 @@ func TestCancelledAtEveryStage(t *testing.T) {
 		for _, act := range []redistest.Act{redistest.Pass, redistest.Swallow, redistest.Drop, redistest.LoseRST} {
 			for _, contended := range []bool{false, true} {
 				t.Run(fmt.Sprint(kind, act, contended), func(t *testing.T) {
-					for k := range 6 {
+					for k := range redistest.Many(6, 4) {
 						inFleet(t, 3, func(t *testing.T, fl *fleet) {
 							cancelAt(t, fl, lock, act, contended, int64(k+1))
 						})

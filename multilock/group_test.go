@@ -141,7 +141,8 @@ func TestGroupRenewsInBatches(t *testing.T) {
 // TestGroupRandomSets: a thousand random sets on a real server; no value is ever
 // held twice, and nothing is left.
 func TestGroupRandomSets(t *testing.T) {
-	const workers, values, sets = 8, 12, 1000
+	const workers, values = 8, 12
+	sets := int32(redistest.Many(1000, 200))
 	s := redistest.Start(t)
 	var owners [values]atomic.Int32
 	var done atomic.Int32

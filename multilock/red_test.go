@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/multilock"
 	"github.com/latchkey-go/latchkey/rlock"
 )
@@ -380,7 +381,7 @@ func TestRedUnlockSilentMinority(t *testing.T) {
 
 // TestRedClockJump: the clocks of a minority jump forward, by more than the lease.
 func TestRedClockJump(t *testing.T) {
-	for first := range 5 {
+	for first := range redistest.Many(5, 2) {
 		inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
 			other := fl.another(t)
 			h := mustLock(t, l)
@@ -522,7 +523,7 @@ func TestRedManyWaiters(t *testing.T) {
 		for range 6 {
 			l := fl.another(t)
 			wg.Go(func() {
-				for range 10 {
+				for range redistest.Many(10, 3) {
 					h, err := l.Lock(t.Context())
 					if !assert.NoError(t, err) {
 						return

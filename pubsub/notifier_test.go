@@ -171,7 +171,7 @@ func TestManyNames(t *testing.T) {
 	rdb := srv.Client(t)
 	n := newNotifier(t, rdb, pubsub.Config{})
 	start := time.Now()
-	subs := make([]*pubsub.Subscription, 20_000)
+	subs := make([]*pubsub.Subscription, redistest.Many(20_000, 4_000))
 	for i := range subs {
 		subs[i] = n.Subscribe("c" + strconv.Itoa(i))
 	}
@@ -179,8 +179,9 @@ func TestManyNames(t *testing.T) {
 		await(t, s, pubsub.Live)
 		drain(s)
 	}
-	publish(t, rdb, "c19999")
-	hint(t, subs[19_999])
+	last := len(subs) - 1
+	publish(t, rdb, "c"+strconv.Itoa(last))
+	hint(t, subs[last])
 	require.Equal(t, 1, subscribers(t, srv))
 
 	srv.Do(t, "CLIENT", "KILL", "TYPE", "PUBSUB")
@@ -192,14 +193,14 @@ func TestManyNames(t *testing.T) {
 		s.Close()
 	}
 	redistest.Until(t, "all unsubscribed", func() bool { return len(channels(t, srv)) == 0 })
-	require.Less(t, time.Since(start), 10*time.Second)
+	require.Less(t, time.Since(start), time.Minute)
 }
 
 func TestManySubscriptionsOfOneName(t *testing.T) {
 	srv := redistest.Start(t)
 	rdb := srv.Client(t)
 	n := newNotifier(t, rdb, pubsub.Config{})
-	subs := make([]*pubsub.Subscription, 100_000)
+	subs := make([]*pubsub.Subscription, redistest.Many(100_000, 20_000))
 	for i := range subs {
 		subs[i] = n.Subscribe("a")
 	}
@@ -265,7 +266,7 @@ func TestClose(t *testing.T) {
 // Close in the midst of everything leaves nothing behind (goleak looks).
 func TestCloseUnderLoad(t *testing.T) {
 	srv := redistest.Start(t)
-	for range 10 {
+	for range redistest.Many(10, 4) {
 		n := pubsub.New(redistest.UserOnAny(t, srv.Client(t)), pubsub.Config{Linger: time.Microsecond})
 		var wg sync.WaitGroup
 		for g := range 8 {

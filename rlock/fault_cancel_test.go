@@ -136,7 +136,7 @@ func TestFaultContextEndsAtEachStage(t *testing.T) {
 					ended = time.Now()
 					cancel()
 				}
-				got := await(t, res, 10*time.Second)
+				got := await(t, res, 4*time.Second)
 				require.Less(t, got.at.Sub(ended), prompt)
 				require.ErrorIs(t, got.err, end)
 				require.NotErrorIs(t, got.err, latchkey.ErrNotAcquired)
@@ -317,7 +317,7 @@ func TestFaultCloseAtSilentServer(t *testing.T) {
 	err := c.Close()
 	took := time.Since(start)
 	for _, call := range append(calls, inFlight) {
-		got := await(t, call, time.Second)
+		got := await(t, call, 4*time.Second)
 		require.ErrorIs(t, got.err, latchkey.ErrClosed)
 		require.Less(t, got.at.Sub(start), prompt)
 	}
@@ -358,7 +358,7 @@ func TestFaultCloseEndsWaiters(t *testing.T) {
 	require.NoError(t, c.Close())
 	require.Less(t, time.Since(start), time.Second)
 	for range n {
-		got := await(t, results, time.Second)
+		got := await(t, results, 4*time.Second)
 		require.ErrorIs(t, got.err, latchkey.ErrClosed)
 		require.Less(t, got.at.Sub(start), prompt)
 	}
@@ -399,7 +399,7 @@ func TestFaultUnlockBehindReentry(t *testing.T) {
 			require.True(t, maybeApplied(t, err))
 			require.ErrorIs(t, h.Context().Err(), context.Canceled)
 			cancel()
-			require.ErrorIs(t, await(t, reentry, time.Second).err, context.Canceled)
+			require.ErrorIs(t, await(t, reentry, 4*time.Second).err, context.Canceled)
 			if again {
 				require.NoError(t, h.Unlock(ctx))
 			} else {

@@ -154,7 +154,7 @@ func TestFaultReleaseTooLateTheSecondTime(t *testing.T) {
 		})
 		require.NoError(t, h.Unlock(t.Context()))
 		require.EqualValues(t, 1, link.Count(redistest.Late))
-		next := await(t, waiting, time.Second)
+		next := await(t, waiting, 4*time.Second)
 		require.NoError(t, next.err)
 		mustUnlock(t, next.hold)
 	})

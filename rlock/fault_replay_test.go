@@ -282,7 +282,7 @@ func abandonedAcquire(t *testing.T, r *faultRig) {
 		if end == context.Canceled {
 			cancel()
 		}
-		got := await(t, res, time.Second)
+		got := await(t, res, 4*time.Second)
 		cancel()
 		require.ErrorIs(t, got.err, end)
 		require.Nil(t, got.hold)
@@ -315,7 +315,7 @@ func lateAcquire(t *testing.T, r *faultRig) {
 		if end == context.Canceled {
 			cancel()
 		}
-		got := await(t, res, time.Second)
+		got := await(t, res, 4*time.Second)
 		cancel()
 		require.ErrorIs(t, got.err, end)
 		// "Nothing to undo" has been heard by now, and must not have been

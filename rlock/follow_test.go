@@ -102,7 +102,7 @@ func TestFollowersGiveUp(t *testing.T) {
 		ctx, cancel := context.WithCancel(w.Context())
 		bounded := w.wait(w.Context(), latchkey.Wait(300*time.Millisecond))
 		cancelled := w.wait(ctx)
-		last := w.wait(w.Context(), latchkey.Wait(time.Hour))
+		last := w.wait(w.Context(), latchkey.Wait(10*time.Minute))
 		time.AfterFunc(200*time.Millisecond, cancel)
 		r := <-cancelled
 		require.ErrorIs(w, r.err, context.Canceled)
@@ -114,7 +114,7 @@ func TestFollowersGiveUp(t *testing.T) {
 		require.Equal(w, 2, w.c.Stats().Waiting)
 		require.NoError(w, w.hold.Unlock(w.Context()))
 		must(w.T)((<-first).unpack())
-		w.env.Advance(time.Hour)
+		w.env.Advance(10 * time.Minute)
 		require.ErrorIs(w, (<-last).err, latchkey.ErrNotAcquired, "it has come to the head, and waits no longer for that")
 	})
 }

@@ -156,7 +156,7 @@ func TestStressFakeTime(t *testing.T) {
 			pause: func() { time.Sleep(time.Duration(rand.IntN(5000)) * time.Microsecond) },
 			lease: 100 * time.Millisecond, lasts: true,
 		}
-		c.run(b.T, func() *latchkey.Client { return b.client() }, 12)
+		c.run(b.T, func() *latchkey.Client { return b.client() }, redistest.Many(12, 4))
 		b.Advance(time.Second)
 		b.empty()
 	})

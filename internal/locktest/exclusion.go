@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
 var exclusionRules = []rule{
@@ -23,7 +24,8 @@ var exclusionRules = []rule{
 }
 
 func sharedValue(e *env) {
-	const workers, rounds = 8, 10
+	const workers = 8
+	rounds := redistest.Many(10, 3)
 	l := e.lock()
 	var wg sync.WaitGroup
 	inside := 0 // plain: the race detector watches it too
@@ -134,7 +136,7 @@ func wakesOther(e *env) {
 func passesHint(e *env) {
 	a, c := e.lock(), e.client()
 	b := e.kind.new(c, e.name)
-	for i := range 20 {
+	for i := range redistest.Many(20, 6) {
 		h := e.must(a.Lock(e.ctx))
 		first, cancel := context.WithCancel(e.ctx)
 		head := e.lockLater(first, b)

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
 // leaseRules are about time, and run in fake time alone.
@@ -48,15 +49,16 @@ func keeps(e *env) {
 	c := e.client()
 	l := e.kind.new(c, e.name)
 	h := e.must(l.Lock(e.ctx))
-	for range 30 {
+	minutes := redistest.Many(30, 5)
+	for range minutes {
 		e.sleepFor(time.Minute)
 		require.Greater(e, e.ttl(l), 20*time.Second-2, "TTL")
 		require.Greater(e, h.Remaining(), 19*time.Second, "Remaining")
 	}
 	require.NoError(e, h.Context().Err())
 	e.open(h.Lost())
-	// Every 10 s for half an hour; the last one is due now.
-	require.InDelta(e, 180, c.Stats().Renewals, 1, "Renewals")
+	// Every 10 s; the last one is due now.
+	require.InDelta(e, 6*minutes, c.Stats().Renewals, 1, "Renewals")
 	e.unlock(h)
 	n := c.Stats().Renewals
 	e.sleepFor(time.Minute)
@@ -205,14 +207,15 @@ func nestedLonger(e *env) {
 }
 
 func nestedUnderWatchdog(e *env) {
+	long := time.Duration(redistest.Many(10, 2)) * time.Minute
 	l := e.lock()
 	outer := e.must(l.Lock(e.ctx))
 	inner := e.must(l.Lock(outer.Context(), latchkey.Lease(time.Second)))
-	e.sleepFor(10 * time.Minute)
+	e.sleepFor(long)
 	e.open(inner.Lost())
 	e.open(outer.Lost())
 	e.unlock(inner)
-	e.sleepFor(10 * time.Minute)
+	e.sleepFor(long)
 	e.open(outer.Lost())
 	e.unlock(outer)
 	e.locked(l, false)
@@ -222,7 +225,7 @@ func nestedWatchdog(e *env) {
 	l := e.lock()
 	outer := e.must(l.Lock(e.ctx, latchkey.Lease(time.Second)))
 	inner := e.must(l.Lock(outer.Context()))
-	e.sleepFor(10 * time.Minute)
+	e.sleepFor(time.Duration(redistest.Many(10, 2)) * time.Minute)
 	e.open(outer.Lost())
 	left := e.ttl(l)
 	e.unlock(inner)
@@ -391,7 +394,7 @@ func extendMoves(e *env) {
 	e.sleepFor(time.Minute)
 	h = e.must(l.Lock(e.ctx))
 	require.NoError(e, h.Extend(e.ctx, 5*time.Minute))
-	e.sleepFor(time.Hour)
+	e.sleepFor(time.Duration(redistest.Many(60, 10)) * time.Minute)
 	e.open(h.Lost())
 	e.unlock(h)
 }

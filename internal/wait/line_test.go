@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/internal/wait"
 )
 
@@ -320,7 +321,7 @@ func TestTenThousandWaiters(t *testing.T) {
 // somebody waits, or, when no hint is lost, than the way of a hint.
 func TestNoWakeUpIsLost(t *testing.T) {
 	for _, losing := range []bool{false, true} {
-		for seed := range uint64(60) {
+		for seed := range uint64(redistest.Many(60, 20)) {
 			inBubble(t, func(t *testing.T) {
 				const processes, waiters = 3, 40
 				rnd := rand.New(rand.NewPCG(seed, 7))

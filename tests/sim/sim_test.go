@@ -22,14 +22,14 @@ var (
 	kindsFlag   = flag.String("sim.kinds", "", "only objects of these kinds, with commas; all if empty")
 )
 
-// seeds returns the seeds to run: LATCHKEY_SIM_SEEDS of them, two if that is not set,
-// from LATCHKEY_SIM_FROM on, or 2. In every third one the server forgets what it had.
+// seeds returns the seeds to run: LATCHKEY_SIM_SEEDS of them, two if that is not set or
+// with -short one, from LATCHKEY_SIM_FROM on, or 2. In every third one the server forgets what it had.
 func seeds(t *testing.T) (list []uint64) {
 	t.Helper()
 	if *seedFlag > 0 {
 		return []uint64{*seedFlag}
 	}
-	n, from := 2, 2
+	n, from := redistest.Many(2, 1), 2
 	for name, v := range map[string]*int{"LATCHKEY_SIM_SEEDS": &n, "LATCHKEY_SIM_FROM": &from} {
 		if text := os.Getenv(name); text != "" {
 			var err error
