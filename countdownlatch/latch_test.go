@@ -442,8 +442,6 @@ func TestManyWaiters(t *testing.T) {
 	}
 }
 
-// raceSlack is what the race detector and a busy machine add to a bound.
-const raceSlack = 300 * time.Millisecond
 
 func TestClose(t *testing.T) {
 	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
