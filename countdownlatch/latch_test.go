@@ -442,7 +442,6 @@ func TestManyWaiters(t *testing.T) {
 	}
 }
 
-
 func TestClose(t *testing.T) {
 	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		l := countdownlatch.New(c, "l")

@@ -160,7 +160,7 @@ func TestVerdict(t *testing.T) {
 // Who competes for what each keeps for long has a turn after all the others have
 // had theirs.
 func TestCompeteForWhatIsKept(t *testing.T) {
-	const keeps = 500 * time.Millisecond
+	const keeps = grace / 8 // so that eleven of them take longer than it
 	compete := func(t *testing.T, turn time.Duration) (turns int, err error) {
 		st := newStage("", nil, &demoFlags{duration: 100 * time.Millisecond, workers: 12, clients: 1})
 		st.turn = turn

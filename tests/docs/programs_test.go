@@ -26,6 +26,7 @@ var program = regexp.MustCompile("(?ms)^[^\n]*\\]\\(\\.\\./(examples/[^)]+)\\):\
 // The programs of docs/recipes.md are those of examples/, all of them, and print
 // what is said there.
 func TestRecipes(t *testing.T) {
+	redistest.Long(t, "each program is linked and run")
 	printed := runExamples(t)
 	text := read(t, "docs/recipes.md")
 	var shown []string

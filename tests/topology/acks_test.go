@@ -26,6 +26,7 @@ func notReplicated(t testing.TB, err error) {
 }
 
 func TestReplicaAck(t *testing.T) {
+	redistest.Long(t, "replicas that are stopped, and a server that waits for them")
 	primary := redistest.Start(t)
 	primary.Allow(t, "wait")
 	replicas := []*redistest.Server{redistest.StartReplica(t, primary), redistest.StartReplica(t, primary)}
