@@ -49,6 +49,7 @@ func New(rdb redis.UniversalClient, opts ...Option) *Client {
 	cfg := engine.Config{
 		WatchdogTimeout: 30 * time.Second,
 		UnlockTimeout:   3 * time.Second,
+		AnswerTimeout:   engine.AnswerTimeout,
 		Recheck:         5 * time.Second,
 		HandOver:        10 * time.Millisecond,
 		PubSub:          pubsub.Auto,

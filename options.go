@@ -45,6 +45,32 @@ func WithUnlockTimeout(d time.Duration) Option {
 	return optionFunc(func(c *engine.Config) { c.UnlockTimeout = d })
 }
 
+// WithAnswerTimeout sets for how long a call asks a server that does not answer, cannot
+// be reached, is loading or failing over, before it returns the error. What may have
+// been applied without an answer is undone in the background all the same. It holds for
+// every method but those that give back, which have [WithUnlockTimeout], and those
+// who wait already for a lock, a permit or a count, who outlive an outage of 30 s. 1 ms
+// to 30 s. Default: 3 s.
+//
+// A server that refuses (nobody listens, there is no such host, TLS does not come about)
+// is asked again as well, once it has answered this client: it may be on its way
+// back. Before its first answer a refusal is returned at once. Of several nodes or
+// sentinels all must refuse. go-redis itself tries 5 times to connect, which takes 0.4 s
+// (DialerRetries in its options; 1 makes it less than 1 ms).
+//
+// Without ContextTimeoutEnabled in the options of go-redis, a timeout below its
+// ReadTimeout costs a goroutine a command; and a call with the default, whose first
+// connection goes silent, may take 0.3 s longer, for which another one is tried.
+func WithAnswerTimeout(d time.Duration) Option {
+	positive("WithAnswerTimeout", d, time.Millisecond)
+	if d > mostAnswerTimeout {
+		badOption("WithAnswerTimeout of %v: the most is %v", d, mostAnswerTimeout)
+	}
+	return optionFunc(func(c *engine.Config) { c.AnswerTimeout = d })
+}
+
+const mostAnswerTimeout = 30 * time.Second
+
 // WithKeyPrefix puts p before every name, as Redisson's NameMapper does: the key
 // of the object foo is p+"foo", and every side key and Redis channel is built
 // from that. Name methods return the name as given. Default: none.

@@ -79,7 +79,7 @@ func (l *Latch) CountDown(ctx context.Context) error {
 
 // Count returns the count that is left, 0 when none is running.
 func (l *Latch) Count(ctx context.Context) (n int64, err error) {
-	err = l.engine.Ask(ctx, "count", l.spec, true, func() error {
+	err = l.engine.Ask(ctx, "count", l.spec, true, func(ctx context.Context) error {
 		st, err := l.scripts.state(ctx, l.engine)
 		n = st.left
 		return err
@@ -114,7 +114,7 @@ func (l *Latch) await(ctx context.Context, op string, s *engine.Spec, w *look) e
 // running. Who waits is released, in Java too. (Redisson's delete leaves its
 // waiters asleep.)
 func (l *Latch) Delete(ctx context.Context) (deleted bool, err error) {
-	err = l.engine.Ask(ctx, "delete", l.spec, false, func() (err error) {
+	err = l.engine.Ask(ctx, "delete", l.spec, false, func(ctx context.Context) (err error) {
 		deleted, err = l.scripts.delete(ctx, l.engine)
 		return err
 	})

@@ -92,7 +92,7 @@ func (g *Group) Unlock(ctx context.Context) error { return g.engine.UnlockHolder
 // client, learns of it within one renewal: its Lost is closed.
 func (g *Group) ForceUnlock(ctx context.Context) (bool, error) {
 	var freed bool
-	err := g.engine.Ask(ctx, "force-unlock", g.spec, false, func() (err error) {
+	err := g.engine.Ask(ctx, "force-unlock", g.spec, false, func(ctx context.Context) (err error) {
 		freed, err = g.scripts.force(ctx, g.engine)
 		return err
 	})
@@ -131,7 +131,7 @@ func (g *Group) TTL(ctx context.Context) (time.Duration, error) {
 }
 
 func (g *Group) state(ctx context.Context, op, holder string) (st setState, err error) {
-	err = g.engine.Ask(ctx, op, g.spec, true, func() (err error) {
+	err = g.engine.Ask(ctx, op, g.spec, true, func(ctx context.Context) (err error) {
 		st, err = g.scripts.state(ctx, g.engine, holder)
 		return err
 	})

@@ -1,6 +1,7 @@
 package multilock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -31,7 +32,7 @@ const (
 // what it got. Of those in this process who wait for the same majority only the
 // first asks.
 func (t *taking) majority(ctx context.Context) (*whole, error) {
-	c := &redClaim{taking: t, caller: ctx, pause: pauseFirst, patience: engine.AnswerWithin}
+	c := &redClaim{taking: t, caller: ctx, pause: pauseFirst, patience: t.lock.answerTimeout()}
 	var err error
 	if t.once {
 		var ans wait.Answer
@@ -229,7 +230,7 @@ func (t *taking) tryAll(ctx context.Context) round {
 			got = append(got, g)
 			continue
 		case g.answered():
-		case forGood(g.err):
+		case forGood(g.err), l.turnedAway(g):
 			r.never++
 		case errors.Is(g.err, context.DeadlineExceeded) && time.Since(start) >= bound:
 			missed = append(missed, g.member)
@@ -310,6 +311,29 @@ func (l *Lock) faster() {
 			r.SetNeeds(0)
 		}
 	}
+}
+
+// answerTimeout returns for how long to ask members that do not answer: as long as the
+// client that has the most patience.
+func (l *Lock) answerTimeout() time.Duration {
+	var most time.Duration
+	for m := range l.leaves() {
+		if m.engine != nil {
+			most = max(most, m.engine.AnswerTimeout())
+		}
+	}
+	return cmp.Or(most, engine.AnswerTimeout)
+}
+
+// turnedAway reports whether a member's server has refused, and never answered.
+func (l *Lock) turnedAway(g grant) bool {
+	one := Lock{members: l.members[g.member : g.member+1]}
+	for m := range one.leaves() {
+		if m.engine != nil && m.engine.TurnedAway(g.err) {
+			return true
+		}
+	}
+	return false
 }
 
 // lease returns the shortest lease that a member is asked for; 0 when unknown.

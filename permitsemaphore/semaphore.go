@@ -270,7 +270,7 @@ func (s *Semaphore) Permits(ctx context.Context) (int, error) {
 }
 
 func (s *Semaphore) state(ctx context.Context, op string) (st state, err error) {
-	err = s.engine.Ask(ctx, op, s.spec, true, func() (err error) {
+	err = s.engine.Ask(ctx, op, s.spec, true, func(ctx context.Context) (err error) {
 		st, err = s.scripts.state(ctx, s.engine)
 		return err
 	})
@@ -312,7 +312,7 @@ func (s *Semaphore) LeaseTime(ctx context.Context, id string) (left time.Duratio
 	const op = "lease-time"
 	raw, ok := decodeID(id)
 	if ok {
-		err = s.engine.Ask(ctx, op, s.spec, true, func() (err error) {
+		err = s.engine.Ask(ctx, op, s.spec, true, func(ctx context.Context) (err error) {
 			left, ok, err = s.scripts.lease(ctx, s.engine, raw)
 			return err
 		})
@@ -327,7 +327,7 @@ func (s *Semaphore) LeaseTime(ctx context.Context, id string) (left time.Duratio
 // reports whether there was one. Whoever holds a permit that the watchdog renews
 // hears of it within one renewal. Who waits for permits goes on waiting.
 func (s *Semaphore) Delete(ctx context.Context) (deleted bool, err error) {
-	err = s.engine.Ask(ctx, "delete", s.spec, false, func() (err error) {
+	err = s.engine.Ask(ctx, "delete", s.spec, false, func(ctx context.Context) (err error) {
 		deleted, err = s.scripts.delete(ctx, s.engine)
 		return err
 	})

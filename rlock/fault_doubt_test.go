@@ -68,7 +68,7 @@ func twice(t *testing.T, env *redistest.Env, rdb *redis.Client, script *lua.Scri
 func TestFaultTooLateTheSecondTime(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		rdb := env.Client(func(o *redis.Options) { o.ReadTimeout = time.Minute })
-		c := faultClient(t, rdb)
+		c := faultClient(t, rdb, latchkey.WithAnswerTimeout(30*time.Second))
 		mustUnlock(t, mustLock(t, rlock.New(c, "b"))) // the scripts are known from now on
 		const held = 7 * time.Second                  // longer than a request may take
 		link := twice(t, env, rdb, lua.RLockAcquire, held, func() {

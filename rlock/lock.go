@@ -88,7 +88,7 @@ func (l *Lock) Unlock(ctx context.Context) error { return l.engine.UnlockHolder(
 // closed.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	var freed bool
-	err := l.engine.Ask(ctx, "force-unlock", l.spec, false, func() (err error) {
+	err := l.engine.Ask(ctx, "force-unlock", l.spec, false, func(ctx context.Context) (err error) {
 		freed, err = l.scripts.force(ctx, l.engine)
 		return err
 	})
@@ -143,7 +143,7 @@ func (l *Lock) Token(ctx context.Context) (int64, error) {
 
 func (l *Lock) state(ctx context.Context, op, holder string) (st state, err error) {
 	l.engine.UpToDate(ctx, l.spec.Key)
-	err = l.engine.Ask(ctx, op, l.spec, true, func() (err error) {
+	err = l.engine.Ask(ctx, op, l.spec, true, func(ctx context.Context) (err error) {
 		st, err = l.scripts.state(ctx, l.engine, holder)
 		return err
 	})

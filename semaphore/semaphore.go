@@ -193,7 +193,7 @@ func (s *Semaphore) DrainPermits(ctx context.Context) (n int, err error) {
 // AvailablePermits returns how many permits are available; 0 when there is no
 // semaphore, and less than 0 after AddPermits took away more than there were.
 func (s *Semaphore) AvailablePermits(ctx context.Context) (n int, err error) {
-	err = s.engine.Ask(ctx, "available-permits", s.spec, true, func() (err error) {
+	err = s.engine.Ask(ctx, "available-permits", s.spec, true, func(ctx context.Context) (err error) {
 		n, err = s.scripts.state(ctx, s.engine)
 		return err
 	})
@@ -203,7 +203,7 @@ func (s *Semaphore) AvailablePermits(ctx context.Context) (n int, err error) {
 // Delete removes the semaphore and reports whether there was one. Who waits for
 // permits goes on waiting.
 func (s *Semaphore) Delete(ctx context.Context) (deleted bool, err error) {
-	err = s.engine.Ask(ctx, "delete", s.spec, false, func() (err error) {
+	err = s.engine.Ask(ctx, "delete", s.spec, false, func(ctx context.Context) (err error) {
 		deleted, err = s.scripts.delete(ctx, s.engine)
 		return err
 	})

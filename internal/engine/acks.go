@@ -75,6 +75,13 @@ func (a *acked) short(e *Engine) error {
 
 // processAcked is process for a script that is to be acknowledged.
 func (e *Engine) processAcked(a *acked, cmd redis.Cmder) error {
+	if p, ok := a.Context.(*patient); ok {
+		defer func() { a.Context = p }()
+		return p.ask(func(ctx context.Context) error {
+			a.Context = ctx
+			return e.processAcked(a, cmd)
+		})
+	}
 	ctx, sent := a.Context, make(chan error, 1)
 	var r acked
 	go func() {

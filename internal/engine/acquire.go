@@ -13,12 +13,6 @@ const (
 	// attempt is how long a request may take to reach Redis: a script that
 	// arrives later than that after it was sent changes nothing.
 	attempt = 5 * time.Second
-	// answerWithin is how long a call tries to get a first answer out of Redis
-	// (a lost reply, a server that is loading or failing over) before it fails.
-	answerWithin = 3 * time.Second
-	// waiterPatience is the same for a caller that waits already: it outlives a
-	// failover.
-	waiterPatience = 30 * time.Second
 	// unconfirmed is how long a waiter sleeps at most while its subscription is
 	// not confirmed yet.
 	unconfirmed = time.Second
@@ -339,13 +333,15 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 	}
 	if count > 0 {
 		// From here on its own field stands in Redis, whatever becomes of this.
+		moved := time.Now()
 		if err := ent.moveIn(ctx, s); err != nil {
 			ent.unlockOps()
-			return c.notMoved(caller, err)
+			return c.notMoved(caller, moved, err)
 		}
 	}
 	lease := c.lease()
-	bound := c.bound(ctx)
+	to, left := c.patiently(ctx)
+	bound := c.bound(ctx, left)
 	sent, dl := e.now(), e.deadline(bound)
 	var list errand
 	c.req = Request{Holder: ent.field, Count: count + 1, Lease: lease, Label: c.label(count), Waits: c.waiting, Deadline: dl}
@@ -359,7 +355,7 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 	case e.gives(s) && !c.alone:
 		list = c.enlist()
 	}
-	ask, acks := e.acking(ctx, e.cfg.Acks.on())
+	ask, acks := e.acking(to, e.cfg.Acks.on())
 	asked := time.Now()
 	g, err := s.Scripts.Acquire(ask, e, &c.req)
 	defer ent.unlockOps()
@@ -373,7 +369,7 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 		if ctx.Err() != nil && caller.Err() == nil {
 			return wait.Answer{}, both{ErrNotAcquired, errNoAnswer}
 		}
-		return c.failed(caller, err)
+		return c.failed(caller, asked, err)
 	}
 	c.failing, c.backoff = time.Time{}, 0
 	e.answers()
@@ -417,7 +413,7 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 			c.doubt(count, 0)
 			c.lates++
 		}
-		return c.failure(errLate)
+		return c.failure(asked, errLate)
 	}
 	c.confirming = false
 	if c.lates > 0 && c.lates == c.doubts {
@@ -431,7 +427,7 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 }
 
 // notMoved sorts an error of moveIn.
-func (c *claim) notMoved(caller context.Context, err error) (wait.Answer, error) {
+func (c *claim) notMoved(caller context.Context, asked time.Time, err error) (wait.Answer, error) {
 	switch {
 	case errors.Is(err, ErrLeaseLost):
 		return wait.Answer{}, err
@@ -440,7 +436,7 @@ func (c *claim) notMoved(caller context.Context, err error) (wait.Answer, error)
 	case Hopeless(err):
 		return wait.Answer{}, err
 	}
-	return c.failure(err)
+	return c.failure(asked, err)
 }
 
 // void says what to do about a grant that came too late to be believed in: it is

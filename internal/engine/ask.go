@@ -8,9 +8,9 @@ import (
 )
 
 // Ask runs f, which asks Redis something for s, until it gets an answer: again
-// after errors that pass, for as long as answerWithin. A lost answer is asked
+// after errors that pass, for as long as the answer timeout. A lost answer is asked
 // for again only if f may be repeated.
-func (e *Engine) Ask(ctx context.Context, op string, s *Spec, repeatable bool, f func() error) error {
+func (e *Engine) Ask(ctx context.Context, op string, s *Spec, repeatable bool, f func(ctx context.Context) error) error {
 	if s.err != nil {
 		return e.Wrap(op, s, s.err)
 	}
@@ -18,9 +18,9 @@ func (e *Engine) Ask(ctx context.Context, op string, s *Spec, repeatable bool, f
 		return e.Wrap(op, s, ErrClosed)
 	}
 	defer e.gate.leave()
-	retry := newRetrier(answerWithin)
+	retry := e.newRetrier(e.cfg.AnswerTimeout)
 	for {
-		err := f()
+		err := f(retry.under(ctx))
 		switch Sort(err) {
 		case Ran, Never:
 			return e.Wrap(op, s, err)

@@ -155,8 +155,13 @@ func (c *call) policy() wait.Policy {
 
 // bound returns how long the request may take: no longer than anybody is there
 // to hear of its success.
-func (c *call) bound(ctx context.Context) time.Duration {
+// That is for less where the request has no more time to be answered; 0 is for none of
+// its own.
+func (c *call) bound(ctx context.Context, most time.Duration) time.Duration {
 	d := attempt
+	if most > 0 {
+		d = min(d, most)
+	}
 	if at, ok := ctx.Deadline(); ok {
 		d = min(d, time.Until(at))
 	}
@@ -171,8 +176,25 @@ func (c *call) bound(ctx context.Context) time.Duration {
 // about two. What is granted to one who has gone is taken back.
 const leastBound = 5 * time.Millisecond
 
-// failed sorts a request that got no answer.
-func (c *call) failed(ctx context.Context, err error) (wait.Answer, error) {
+// patience is for how long c asks without an answer.
+func (c *call) patience() time.Duration {
+	if c.contended {
+		return waiterPatience
+	}
+	return c.spec.engine.cfg.AnswerTimeout
+}
+
+// patiently returns ctx for one request, and how long that may take; see
+// Engine.patiently. One who waits has go-redis's timeouts.
+func (c *call) patiently(ctx context.Context) (context.Context, time.Duration) {
+	if c.contended {
+		return ctx, 0
+	}
+	return c.spec.engine.patiently(ctx, c.patience(), c.failing)
+}
+
+// failed sorts a request made at that time that got no answer.
+func (c *call) failed(ctx context.Context, asked time.Time, err error) (wait.Answer, error) {
 	switch Sort(err) {
 	case Never:
 		return wait.Answer{}, err
@@ -191,25 +213,22 @@ func (c *call) failed(ctx context.Context, err error) (wait.Answer, error) {
 		}
 		// Asking again for the same count is harmless, and tells.
 	}
-	return c.failure(err)
+	return c.failure(asked, err)
 }
 
-// failure says whether to ask again after err, and when.
-func (c *call) failure(err error) (wait.Answer, error) {
-	now := time.Now()
+// failure says whether to ask again after err, and when. The request was made at that time.
+func (c *call) failure(asked time.Time, err error) (wait.Answer, error) {
+	e, now, patience := c.spec.engine, time.Now(), c.patience()
 	c.why = err
 	if c.failing.IsZero() {
 		// Whoever stood behind others who gave up has been kept already.
-		c.failing = c.spec.engine.fails(now)
+		since := unanswered(asked, now, patience, err)
+		c.failing = e.fails(since)
 		if began := c.began(); c.failing.Before(began) {
 			c.failing = began
 		}
 	}
-	patience := answerWithin
-	if c.contended {
-		patience = waiterPatience
-	}
-	if now.Sub(c.failing) >= patience {
+	if now.Sub(c.failing) >= patience || isSilence(err) || e.TurnedAway(err) {
 		return wait.Answer{}, err
 	}
 	if c.backoff == 0 {

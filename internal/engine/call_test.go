@@ -15,13 +15,13 @@ import (
 // somebody else has the thing.
 func TestTimeUpSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &Engine{server: newServerClock()}
+		e := &Engine{server: newServerClock(), cfg: Config{AnswerTimeout: AnswerTimeout}}
 		e.gate.init()
 		c := newCall(t.Context(), &Spec{engine: e}, &LockConfig{Wait: time.Second})
 		c.bounded, c.effort = true, new(effort)
 		c.begin()
 		defer c.stop()
-		ans, err := c.failure(io.EOF)
+		ans, err := c.failure(time.Now(), io.EOF)
 		require.NoError(t, err)
 		require.Positive(t, ans.Again)
 		err = c.pause(t.Context(), wait.Answer{Again: time.Minute})

@@ -90,6 +90,7 @@ func (e *Engine) eval(ctx context.Context, s *lua.Script, args []any) (r Reply, 
 	cmd.SetFirstKeyPos(Head)
 	err = e.process(ctx, cmd)
 	if err != nil {
+		e.hears(err)
 		e.reload(ctx, err)
 		e.suspect(err)
 		return r, err
@@ -102,6 +103,14 @@ func (e *Engine) eval(ctx context.Context, s *lua.Script, args []any) (r Reply, 
 		r.got = time.Now()
 	}
 	return r, r.take(s, cmd.Val())
+}
+
+// hears notes that the server has answered, if err is what it said.
+func (e *Engine) hears(err error) {
+	var reply redis.Error
+	if !e.answered.Load() && errors.As(err, &reply) {
+		e.answered.Store(true)
+	}
 }
 
 // take sorts what a script has answered.

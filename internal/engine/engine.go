@@ -24,6 +24,7 @@ type Config struct {
 	FixedID         bool // ID was given by the user and may have been used before
 	WatchdogTimeout time.Duration
 	UnlockTimeout   time.Duration
+	AnswerTimeout   time.Duration // for how long a call asks a server that does not answer
 	KeyPrefix       string
 	PubSub          pubsub.Mode
 	Recheck         time.Duration
@@ -50,7 +51,7 @@ type Engine struct {
 	offset  uint64 // added to holder numbers; not 0 when the ID may be an old one
 
 	underway  atomic.Int32 // commands
-	answered  atomic.Bool  // a script has been answered
+	answered  atomic.Bool  // the server has answered, be it with an error
 	onlyLooks atomic.Bool  // the user may not run EVALSHA, but EVALSHA_RO
 
 	now      watchdog.Clock

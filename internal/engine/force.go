@@ -19,7 +19,7 @@ func (e *Engine) ForceHolder(ctx context.Context, op string, s *Spec, holder str
 		holder += s.Suffix
 	}
 	e.UpToDate(ctx, s.Key)
-	err = e.Ask(ctx, op, s, false, func() error {
+	err = e.Ask(ctx, op, s, false, func(ctx context.Context) error {
 		// It may have a label: that is taken away with the hold.
 		ret := &Return{Holder: holder, Label: "?"}
 		v, err := s.Scripts.Release(ctx, e, ret)

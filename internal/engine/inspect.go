@@ -59,7 +59,7 @@ func (e *Engine) Inspect(ctx context.Context, name string) (Inspected, error) {
 	e.UpToDate(ctx, key)
 	var in Inspected
 	var odd error // no failure to ask, so nothing to ask again for
-	err := e.Ask(ctx, "info", e.Prepare(s), true, func() (err error) {
+	err := e.Ask(ctx, "info", e.Prepare(s), true, func(ctx context.Context) (err error) {
 		in, odd, err = e.inspect(ctx, s)
 		return err
 	})

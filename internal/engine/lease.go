@@ -355,7 +355,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 		return e.Wrap("extend", s, err)
 	}
 	maybe := false // a request without an answer may have been carried out
-	retry := newRetrier(answerWithin)
+	retry := e.newRetrier(e.cfg.AnswerTimeout)
 	for {
 		sent := e.now()
 		d, err := l.withinMaxHold(wanted)
@@ -365,7 +365,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 			}
 			return e.Wrap("extend", s, err)
 		}
-		results, err := e.renewOnce(ctx, s.Renewer, []Renewal{{Key: s.Key, Holder: l.id, Lease: d, Label: l.cfg.Label}}, e.cfg.Acks.Renewals)
+		results, err := e.renewOnce(retry.under(ctx), s.Renewer, []Renewal{{Key: s.Key, Holder: l.id, Lease: d, Label: l.cfg.Label}}, e.cfg.Acks.Renewals)
 		switch {
 		case err != nil || results == nil || results[0] == watchdog.Failed:
 			maybe = maybe || results == nil && Sort(err) == Maybe

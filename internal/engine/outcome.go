@@ -58,6 +58,7 @@ func sortFailure(err error) Outcome {
 	var reply redis.Error
 	var op *net.OpError
 	var cert *tls.CertificateVerificationError
+	var header tls.RecordHeaderError
 	switch {
 	case err == redis.Nil: //nolint:errorlint // an answer that no script gives
 		return Maybe
@@ -73,12 +74,48 @@ func sortFailure(err error) Outcome {
 		return NotNow
 	case errors.As(err, &cert): // found in the handshake: there is no connection
 		return NotNow
+	case errors.As(err, &header) && header.Conn != nil: // before there was one
+		return NotNow
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrClosed):
 		return Maybe
 	case strings.Contains(err.Error(), "cluster has no nodes"):
 		return NotNow
 	}
 	return Maybe
+}
+
+// refused reports whether err says that there is no way to the server, and that there
+// would be none if it were asked for again soon: nobody listens, there is no such host,
+// TLS does not come about. What takes too long is no refusal. Of several servers all
+// must have refused.
+func refused(err error) bool {
+	if errs := joined(err); errs != nil {
+		return !slices.ContainsFunc(errs, func(err error) bool { return !refused(err) })
+	}
+	var op *net.OpError
+	var host *net.DNSError
+	var cert *tls.CertificateVerificationError
+	var header tls.RecordHeaderError
+	switch {
+	case errors.As(err, &host):
+		return host.IsNotFound
+	case errors.As(err, &cert), errors.As(err, &header):
+		return true
+	case errors.As(err, &op) && op.Op == "dial":
+		return !op.Timeout() && !op.Temporary() && !errors.Is(err, context.Canceled)
+	case errors.As(err, &op):
+		return op.Op == "remote error" || op.Op == "local error" // alerts of TLS
+	}
+	return false
+}
+
+// joined returns the errors of which err is made up; nil when it is a single one.
+func joined(err error) []error {
+	var several interface{ Unwrap() []error }
+	if !errors.As(err, &several) {
+		return nil
+	}
+	return several.Unwrap()
 }
 
 // sortReply sorts an error that Redis itself sent.

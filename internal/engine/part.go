@@ -92,12 +92,9 @@ func (e *Engine) HoldIn(ctx context.Context, s *Spec, match func(*Hold) bool) *H
 // Check returns an error that says what is wrong with c, or nil.
 func (c *LockConfig) Check() error { return c.check() }
 
-// How long an acquire goes on when Redis does not answer: one that makes its
-// first attempt, and one that waits already.
-const (
-	AnswerWithin   = answerWithin
-	WaiterPatience = waiterPatience
-)
+// WaiterPatience is for how long an acquire goes on that waits already, when Redis
+// does not answer.
+const WaiterPatience = waiterPatience
 
 // Reticence notes of a server that it does not answer, so that not everybody who
 // can do without it asks it, and how much time it was found to need. The zero
@@ -164,7 +161,7 @@ func (e *Engine) IsClosed() bool {
 // several, or it is not known.
 func (e *Engine) Addr() string {
 	rdb, ok := e.rdb.(*redis.Client)
-	if !ok || rdb.Options().Addr == "FailoverClient" { // go-redis's, behind Sentinel
+	if !ok || behindSentinel(rdb) {
 		return ""
 	}
 	return rdb.Options().Addr

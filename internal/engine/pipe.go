@@ -256,12 +256,15 @@ func elsewhere(err error) bool {
 	return isCode(err, "MOVED") || isCode(err, "ASK") || isCode(err, "READONLY") || errors.Is(err, redis.ErrClosed)
 }
 
+// pipeBound is how long a pipeline may take, whoever shares it.
+const pipeBound = 3 * time.Second
+
 // carrier returns what sends commands in one pipeline of rdb. Their outcomes are in
 // them.
 func carrier(rdb redis.UniversalClient) func(cmds []redis.Cmder) {
 	return func(cmds []redis.Cmder) {
 		// Nobody's context bounds it, since it is everybody's.
-		ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
+		ctx, cancel := context.WithTimeout(context.Background(), pipeBound)
 		defer cancel()
 		pipe := rdb.Pipeline()
 		for _, cmd := range cmds {

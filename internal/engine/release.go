@@ -188,7 +188,7 @@ func (h *Hold) giveBack(ctx *cleanup, target int, trusted bool) error {
 	// A label is cleared up by a release only, and by that of a queue.
 	heirs := target == 0 && ret.Linger == 0 && (s.Queue != nil || ret.Label == "")
 	maybe := !trusted // an earlier request may have been carried out
-	retry := newRetrier(e.cfg.UnlockTimeout)
+	retry := e.newRetrier(e.cfg.UnlockTimeout)
 	for {
 		var next *heir
 		var sent watchdog.Instant

@@ -20,23 +20,36 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // A retrier spaces out requests that fail in passing.
 type retrier struct {
+	engine   *Engine
 	patience time.Duration
-	until    time.Time // set by the first failure
+	asked    time.Time // at which the present request was made
+	since    time.Time // when the first one was made that failed; zero before
 	pause    time.Duration
 }
 
-func newRetrier(patience time.Duration) retrier {
-	return retrier{patience: patience, pause: retryFirst}
+func (e *Engine) newRetrier(patience time.Duration) retrier {
+	return retrier{engine: e, patience: patience, asked: time.Now(), pause: retryFirst}
+}
+
+// under returns ctx for the next request, which ends when the patience does.
+func (r *retrier) under(ctx context.Context) context.Context {
+	r.asked = time.Now()
+	ctx, _ = r.engine.patiently(ctx, r.patience, r.since)
+	return ctx
 }
 
 // after sleeps before the next try, or returns why there is none.
 func (r *retrier) after(ctx context.Context, err error) error {
-	if r.until.IsZero() {
-		r.until = time.Now().Add(r.patience)
+	if r.engine.TurnedAway(err) {
+		return err
+	}
+	now := time.Now()
+	if r.since.IsZero() {
+		r.since = unanswered(r.asked, now, r.patience, err)
 	}
 	d := r.pause - time.Duration(rand.Int64N(int64(r.pause/2)))
-	next := time.Now().Add(d)
-	if at, ok := ctx.Deadline(); next.After(r.until) || ok && next.After(at) || !sleep(ctx, d) {
+	next := now.Add(d)
+	if at, ok := ctx.Deadline(); next.After(r.since.Add(r.patience)) || ok && next.After(at) || !sleep(ctx, d) {
 		if err == nil {
 			err = errLate
 		}

@@ -114,8 +114,11 @@ func (e *Engine) process(ctx context.Context, cmd redis.Cmder) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if a, ok := ctx.(*acked); ok {
-		return e.processAcked(a, cmd)
+	switch c := ctx.(type) {
+	case *acked:
+		return e.processAcked(c, cmd)
+	case *patient:
+		return c.ask(func(ctx context.Context) error { return e.process(ctx, cmd) })
 	}
 	e.underway.Add(1)
 	defer e.underway.Add(-1)

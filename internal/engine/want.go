@@ -184,17 +184,18 @@ func (d *demand) try(ctx context.Context, others []Want) (ans wait.Answer, serve
 		ctx, cancel = context.WithDeadline(ctx, at)
 		defer cancel()
 	}
-	bound := d.bound(ctx)
+	to, left := d.patiently(ctx)
+	bound := d.bound(ctx, left)
 	var acks *acked
 	if d.want.Kept() > 0 {
-		ctx, acks = e.acking(ctx, e.cfg.Acks.on())
+		to, acks = e.acking(to, e.cfg.Acks.on())
 	}
 	asked := time.Now()
 	var got Answer
 	if len(others) > 0 {
-		got, served, err = d.want.(Group).AskAll(ctx, e.deadline(bound), others)
+		got, served, err = d.want.(Group).AskAll(to, e.deadline(bound), others)
 	} else {
-		got, err = d.want.Ask(ctx, e.deadline(bound))
+		got, err = d.want.Ask(to, e.deadline(bound))
 	}
 	if err != nil {
 		switch {
@@ -206,7 +207,7 @@ func (d *demand) try(ctx context.Context, others []Want) (ans wait.Answer, serve
 		if ctx.Err() != nil && caller.Err() == nil {
 			return wait.Answer{}, 0, settled, both{ErrNotAcquired, errNoAnswer}
 		}
-		ans, err = d.failed(caller, err)
+		ans, err = d.failed(caller, asked, err)
 		return ans, 0, settled, err
 	}
 	d.failing, d.backoff = time.Time{}, 0
@@ -223,7 +224,7 @@ func (d *demand) try(ctx context.Context, others []Want) (ans wait.Answer, serve
 		d.unsettled = false
 		return wait.Answer{Granted: true, After: got.After, Last: got.Last, Earlier: got.Earlier}, served, true, nil
 	case Late:
-		ans, err = d.failure(errLate)
+		ans, err = d.failure(asked, errLate)
 		return ans, 0, true, err
 	}
 	d.confirming = false
@@ -301,7 +302,7 @@ func (e *Engine) Change(ctx context.Context, op string, s *Spec, f func(ctx cont
 		return e.Wrap(op, s, ErrClosed)
 	}
 	defer e.gate.leave()
-	return e.Wrap(op, s, change(ctx, answerWithin, func() (Verdict, error) { return f(ctx, e.deadline(attempt)) }))
+	return e.Wrap(op, s, e.change(ctx, e.cfg.AnswerTimeout, func(r *retrier) (Verdict, error) { return f(r.under(ctx), e.deadline(attempt)) }))
 }
 
 // Return is Change for what gives something back: it goes on although ctx is
@@ -321,7 +322,7 @@ func (e *Engine) Return(ctx context.Context, op string, s *Spec, f func(ctx cont
 func (e *Engine) returned(ctx context.Context, f func(ctx context.Context, d Deadline) (Verdict, error)) error {
 	bounded := detached(ctx, e.cfg.UnlockTimeout)
 	var short error
-	err := change(bounded, e.cfg.UnlockTimeout, func() (Verdict, error) {
+	err := e.change(bounded, e.cfg.UnlockTimeout, func(*retrier) (Verdict, error) {
 		if e.cfg.Acks.Releases {
 			once, acks := e.onceAcked(bounded)
 			v, err := f(once, e.deadline(returnBound))
@@ -336,11 +337,11 @@ func (e *Engine) returned(ctx context.Context, f func(ctx context.Context, d Dea
 	return err
 }
 
-func change(ctx context.Context, patience time.Duration, f func() (Verdict, error)) error {
+func (e *Engine) change(ctx context.Context, patience time.Duration, f func(r *retrier) (Verdict, error)) error {
 	maybe := false
-	retry := newRetrier(patience)
+	retry := e.newRetrier(patience)
 	for {
-		v, err := f()
+		v, err := f(&retry)
 		switch {
 		case err == nil && v != Late:
 			return nil

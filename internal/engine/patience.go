@@ -1,0 +1,109 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// AnswerTimeout is for how long a call asks a server that does not answer, unless the
+// client says otherwise.
+const AnswerTimeout = 3 * time.Second
+
+// waiterPatience is for how long a caller that waits already goes on without an
+// answer: it outlives a failover. One that asks first has the answer timeout.
+const waiterPatience = 30 * time.Second
+
+// A patient is a context under which each request has so long to be answered.
+type patient struct {
+	context.Context
+	most time.Duration
+}
+
+// ask makes one request under p.
+func (p *patient) ask(f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(p.Context, p.most)
+	defer cancel()
+	err := f(ctx)
+	if err != nil && ctx.Err() != nil && p.Context.Err() == nil && Sort(err) == Maybe {
+		return silence(p.most)
+	}
+	return err
+}
+
+// A silence is the error of a request that had so long to be answered.
+type silence time.Duration
+
+func (d silence) Error() string {
+	return "no answer from Redis within " + time.Duration(d).Round(time.Millisecond).String()
+}
+
+// isSilence reports whether all the patience there was has gone into err.
+func isSilence(err error) bool {
+	var s silence
+	return errors.As(err, &s)
+}
+
+// patiently returns ctx for one request of a call with so much patience, none of whose
+// requests has been answered since then: the zero time for the first. The request ends
+// with the patience. Where go-redis's own timeout ends it as soon, ctx is returned as
+// it is, which is faster; and what is left, else 0.
+func (e *Engine) patiently(ctx context.Context, patience time.Duration, since time.Time) (context.Context, time.Duration) {
+	left := patience
+	switch {
+	case !since.IsZero():
+		left = max(patience-time.Since(since), time.Millisecond)
+	case e.answered.Load() && e.sender.read > 0 && e.sender.read <= patience:
+		return ctx, 0
+	}
+	return &patient{ctx, left}, left
+}
+
+// unanswered returns since when a call has had no answer whose first request was made
+// at that time and has failed now. Where a single one, as long as go-redis's read
+// timeout, has taken all the patience, there is a little left for another one, on
+// another connection: what was lost may have been an answer.
+func unanswered(asked, now time.Time, patience time.Duration, err error) time.Time {
+	if isSilence(err) {
+		return asked
+	}
+	if least := now.Add(min(patience, retryMost) - patience); asked.Before(least) {
+		return least
+	}
+	return asked
+}
+
+// TurnedAway reports whether err is a refusal that stays, of a server that has never
+// answered e. A server that has may come back. One that nobody has met is more likely
+// to be at another address, or to be spoken to in another way.
+func (e *Engine) TurnedAway(err error) bool {
+	if err == nil || !refused(err) {
+		return false
+	}
+	if e.answered.Load() {
+		return false
+	}
+	switch rdb := e.rdb.(type) {
+	case *redis.Client:
+		if behindSentinel(rdb) && joined(err) == nil {
+			return false // sentinels have said where the server is, and know when it is another one
+		}
+		return rdb.PoolStats().Hits == 0 // else others have been answered by that client
+	case *redis.ClusterClient:
+		// What go-redis knows of the cluster will do: it is nothing before a node has
+		// answered.
+		known, cancel := context.WithCancel(context.Background())
+		cancel()
+		_, err := rdb.MasterForKey(known, "")
+		return err != nil
+	}
+	return true
+}
+
+// behindSentinel reports whether rdb asks sentinels where its server is.
+func behindSentinel(rdb *redis.Client) bool { return rdb.Options().Addr == "FailoverClient" }
+
+// AnswerTimeout returns for how long a call asks a server that does not answer.
+func (e *Engine) AnswerTimeout() time.Duration { return e.cfg.AnswerTimeout }
