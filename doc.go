@@ -37,6 +37,9 @@
 //   - No wake-up is lost for longer than the recheck (WithRecheck, 5 s).
 //   - A blocking call returns within 100 ms of the end of its context, whatever
 //     Redis does. Unlock goes on without its context, for 3 s at most.
+//   - A call whose server does not answer returns after 3 s (WithAnswerTimeout),
+//     and at once when it refuses and has never answered. Those who wait already
+//     outlive an outage of 30 s.
 //   - Nothing stays behind: no goroutine, no subscription, and no key but the
 //     fencing token counters.
 //

@@ -228,6 +228,16 @@ func ExampleWithUnlockTimeout() {
 	// Output: holding orders:42
 }
 
+// A TryLock that gets no answer is back after half a second.
+func ExampleWithAnswerTimeout() {
+	rdb, stop := connect()
+	defer stop()
+	client := latchkey.New(rdb, latchkey.WithAnswerTimeout(500*time.Millisecond))
+	defer client.Close()
+	hold(client, "orders:42")
+	// Output: holding orders:42
+}
+
 // A waiter that is told nothing looks again after a second.
 func ExampleWithRecheck() {
 	rdb, stop := connect()

@@ -3,6 +3,24 @@ package seeded
 // engineBugs are those of what all primitives share.
 var engineBugs = []Bug{
 	{
+		Name: "engine/refusal-asked-again", What: "a server that has never answered and refuses is asked for as long as one that is known",
+		File: "internal/engine/patience.go",
+		Old:  "if err == nil || !refused(err) {", New: "if true {",
+		Package: ".", Run: "^TestRefusalIsToldAtOnce$",
+	},
+	{
+		Name: "engine/refusal-of-a-known-server", What: "a Lock fails at once when a server that it knows is restarted",
+		File: "internal/engine/patience.go",
+		Old:  "	if e.answered.Load() {\n		return false\n	}\n	switch rdb", New: "	switch rdb",
+		Package: ".", Run: "^TestRestartIsOutlived$",
+	},
+	{
+		Name: "engine/silence-without-end", What: "a request goes on for as long as go-redis reads, whatever the answer timeout",
+		File: "internal/engine/patience.go",
+		Old:  "e.sender.read > 0 && e.sender.read <= patience:", New: "true:",
+		Package: ".", Run: "^TestAnswerTimeout$",
+	},
+	{
 		Name: "engine/unknown-error-never-ran", What: "an error that nobody knows counts as one of a command that never ran",
 		File: "internal/engine/outcome.go",
 		Old:  "return NotNow\n\t}\n\treturn Maybe\n}\n\n// codeOf", New: "return NotNow\n\t}\n\treturn Never\n}\n\n// codeOf",
