@@ -5,13 +5,13 @@ var engineBugs = []Bug{
 	{
 		Name: "engine/refusal-asked-again", What: "a server that has never answered and refuses is asked for as long as one that is known",
 		File: "internal/engine/patience.go",
-		Old:  "if err == nil || !refused(err) {", New: "if true {",
+		Old:  "return err != nil && refused(err) && !e.met(err)", New: "return false",
 		Package: ".", Run: "^TestRefusalIsToldAtOnce$",
 	},
 	{
 		Name: "engine/refusal-of-a-known-server", What: "a Lock fails at once when a server that it knows is restarted",
 		File: "internal/engine/patience.go",
-		Old:  "	if e.answered.Load() {\n		return false\n	}\n	switch rdb", New: "	switch rdb",
+		Old:  "return err != nil && refused(err) && !e.met(err)", New: "return err != nil && refused(err)",
 		Package: ".", Run: "^TestRestartIsOutlived$",
 	},
 	{
@@ -131,7 +131,7 @@ var engineBugs = []Bug{
 	{
 		Name: "engine/lost-reply-not-in-doubt", What: "a lost answer is taken for a request that did not run",
 		File: "internal/engine/outcome.go",
-		Old:  "return NotNow\n\t}\n\treturn Maybe\n}\n\n// sortReply", New: "return NotNow\n\t}\n\treturn NotNow\n}\n\n// sortReply",
+		Old:  "return NotNow\n\t}\n\treturn Maybe\n}\n\n// refused", New: "return NotNow\n\t}\n\treturn NotNow\n}\n\n// refused",
 		Package: "internal/engine", Run: "^TestSortErrorsOfTheWay$|^TestSortRealErrorsOfTheWay$",
 	},
 	{

@@ -78,28 +78,29 @@ func unanswered(asked, now time.Time, patience time.Duration, err error) time.Ti
 // TurnedAway reports whether err is a refusal that stays, of a server that has never
 // answered e. A server that has may come back. One that nobody has met is more likely
 // to be at another address, or to be spoken to in another way.
-func (e *Engine) TurnedAway(err error) bool {
-	if err == nil || !refused(err) {
-		return false
-	}
+func (e *Engine) TurnedAway(err error) bool { return err != nil && refused(err) && !e.met(err) }
+
+// met reports whether the server has answered e, or its go-redis client, which has met
+// err now.
+func (e *Engine) met(err error) bool {
 	if e.answered.Load() {
-		return false
+		return true
 	}
 	switch rdb := e.rdb.(type) {
 	case *redis.Client:
 		if behindSentinel(rdb) && joined(err) == nil {
-			return false // sentinels have said where the server is, and know when it is another one
+			return true // sentinels have said where the server is, and know when it is another one
 		}
-		return rdb.PoolStats().Hits == 0 // else others have been answered by that client
+		return rdb.PoolStats().Hits > 0
 	case *redis.ClusterClient:
 		// What go-redis knows of the cluster will do: it is nothing before a node has
 		// answered.
 		known, cancel := context.WithCancel(context.Background())
 		cancel()
 		_, err := rdb.MasterForKey(known, "")
-		return err != nil
+		return err == nil
 	}
-	return true
+	return false
 }
 
 // behindSentinel reports whether rdb asks sentinels where its server is.
