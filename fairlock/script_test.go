@@ -685,6 +685,27 @@ func TestNextIsToldOfAShortLease(t *testing.T) {
 	})
 }
 
+// Nor of one with which another waiter is given the lock, of this client or of another.
+func TestNextIsToldOfAShortGift(t *testing.T) {
+	onBoth(t, func(s *scripted) {
+		heard := s.hear()
+		s.acquire("a:1", timeout)
+		s.queue("b:1", "c:1")
+		s.do("HSET", clientsKey("f"), "b", fmt.Sprintf("%d %s", s.now()+5000, proof)) // it lives for so long
+		require.Equal(s, "1", s.release("a:1"))
+		require.Equal(s, "1", s.do("HGET", "f", "b:1"))
+		told := heard()
+		require.Len(s, told, 2)
+		require.Contains(s, told, "c 0")
+
+		s.flush()
+		s.acquire("a:1", timeout)
+		s.queue("a:2", "c:1")
+		require.Equal(s, "3 0 a:2", s.release("a:1", 0, "a:2", 400))
+		require.Equal(s, []string{"c 0"}, heard())
+	})
+}
+
 func TestReentryAndCounts(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		require.Equal(s, "granted", s.acquire("a:1", timeout))

@@ -3,6 +3,12 @@ package seeded
 // countBugs are those of semaphores, permits and latches.
 var countBugs = []Bug{
 	{
+		Name: "permitsemaphore/shorter-lease-not-told", What: "who waits does not hear that a permit ends sooner than it knows",
+		File: "lua/permitsemaphore/update.lua",
+		Old:  "if ends < was then", New: "if false then",
+		Package: "tests/topology", Run: "^TestLeaseThatIsMadeShorter$",
+	},
+	{
 		Name: "countdownlatch/head-forgets", What: "who looks next for all does not know when a count last ended",
 		File: "countdownlatch/latch.go",
 		Old:  "	w.looked, w.ended = b.looked, b.ended\n", New: "	_ = b\n",

@@ -251,6 +251,12 @@ var endBugs = []Bug{
 // rwBugs are those of the read-write lock.
 var rwBugs = []Bug{
 	{
+		Name: "rwlock/shorter-lease-not-told", What: "a reader leaves others with shorter leases, and the writer that waits does not hear of it",
+		File: "lua/rwlock/release_read.lua",
+		Old:  " or longest < math.min(left - near, soon) then", New: " then",
+		Package: "tests/topology", Run: "^TestReaderThatLeavesShorterLeases$",
+	},
+	{
 		Name: "rwlock/all-readers-looked-at", What: "one reader's Unlock looks at all readers: with 10,000 of them Redis does nothing else for 27 ms",
 		File: "lua/rwlock/readers.lua",
 		Old:  "local whole = call('HLEN', KEYS[1]) - n - 1 <= crowd", New: "local whole = true",
@@ -362,6 +368,36 @@ var rwBugs = []Bug{
 
 // fairBugs are those of the fair lock.
 var fairBugs = []Bug{
+	{
+		Name: "fairlock/short-lease-not-told", What: "who is next does not hear of a lease that ends before it would ask, and has the lock seconds late",
+		File: "lua/fairlock/acquire.lua",
+		Old:  "if next and left < soon then", New: "if false then",
+		Package: "fairlock", Run: "^TestNextIsToldOfAShortLease$",
+	},
+	{
+		Name: "fairlock/short-gift-not-told", What: "the same of a lease with which another one is given the lock",
+		File: "lua/fairlock/release.lua",
+		Old:  "if lease + 0 < soon then", New: "if false then",
+		Package: "fairlock", Run: "^TestNextIsToldOfAShortGift$",
+	},
+	{
+		Name: "fairlock/short-lease-not-passed-on", What: "the same of one who has become the next because another one has left",
+		File: "lua/fairlock/leave.lua",
+		Old:  "if second and second[1] == holder then", New: "if false then",
+		Package: "fairlock", Run: "^TestNextIsToldOfAShortLease$",
+	},
+	{
+		Name: "fairlock/proof-of-the-dead", What: "a gift to a client with a fixed id has the proof of the process that died, and stands for nobody",
+		File: "lua/fairlock/acquire.lua",
+		Old:  " or proof ~= own or", New: " or",
+		Package: "fairlock", Run: "^TestGivenToTheDeadOfTheSameID$|^TestProofOfTheLastProcess$",
+	},
+	{
+		Name: "fairlock/given-to-the-twin", What: "a release of \"x\" gives it to who waits for \"{x}\" in the queue of both",
+		File: "lua/fairlock/release.lua",
+		Old:  " and proof ~= '' and", New: " and",
+		Package: "fairlock", Run: "^TestTwinNames$",
+	},
 	{
 		Name: "fairlock/force-tells-nobody", What: "the next one of the same client is not told that a holder was ousted",
 		File: "internal/engine/force.go",
