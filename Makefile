@@ -1,7 +1,7 @@
 # `make` runs the tests of three minutes, and gets a fresh machine ready for them first.
 
 .POSIX:
-.PHONY: test test-all acl servers test-servers check chaos prove seeded soak fuzz interop setup lint-local lint tidy tidy-check bench compare release release-check demo cover fmt help
+.PHONY: test test-all acl servers test-servers test-386 check chaos prove seeded soak fuzz interop setup lint-local lint tidy tidy-check bench compare release release-check demo cover fmt help
 
 BENCHTIME = 1x
 FUZZTIME = 2000x
@@ -37,6 +37,10 @@ servers:
 
 test-servers:
 	@sh scripts/test-servers $(SERVERS)
+
+# The library's tests on real servers, where an int has 32 bits.
+test-386:
+	@sh scripts/test-386
 
 # Random work under faults, every call checked: a minute, 15 minutes, all that
 # docs/reliability.md shows, and for as long as you like.
@@ -113,6 +117,7 @@ help:
 	@echo "make acl         the tests that use real servers, with the least rights of docs/security.md"
 	@echo "make servers     the servers of make test-servers, into .cache/servers; installs nothing; SERVERS=redis-6.2 for one"
 	@echo "make test-servers  what depends on the server, on each: Redis 6.2 to 8.2, Valkey 8 to 9.1; SERVERS=valkey-9.1 for one"
+	@echo "make test-386    the library's tests on real servers, compiled for GOARCH=386"
 	@echo "make check       a minute of random work under faults, every call checked (part of make test-all)"
 	@echo "make chaos       the same for 15 minutes"
 	@echo "make prove       the campaigns, figures and matrix of docs/reliability.md, into that file"

@@ -208,7 +208,7 @@ func TestLocalLease(t *testing.T) {
 				require.ErrorIs(t, err, latchkey.ErrLeaseLost)
 			}
 			require.Zero(t, h.Remaining())
-			require.EqualValues(t, math.MaxInt64, next.Remaining())
+			require.EqualValues(t, int64(math.MaxInt64), next.Remaining())
 			time.Sleep(24 * time.Hour)
 			require.NoError(t, next.Context().Err(), "without a lease it lasts")
 			require.NoError(t, next.Unlock(ctx))

@@ -27,7 +27,7 @@ const (
 )
 
 // never is the end of a permanent lease.
-const never = 922337203685477
+const never int64 = 922337203685477
 
 // A scripted is a server that scripts run on, with nothing of ours between.
 type scripted struct {
@@ -94,7 +94,7 @@ func (s *scripted) state() string {
 	out := []string{s.rdb.Get(s.Context(), "p").Val()}
 	for _, z := range s.rdb.ZRangeWithScores(s.Context(), "out", 0, -1).Val() {
 		text := "∞"
-		if z.Score != never {
+		if z.Score != float64(never) {
 			left := int64(z.Score) - s.now()
 			text = fmt.Sprint((left + 999) / 1000)
 			if left <= 0 {

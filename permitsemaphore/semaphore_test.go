@@ -103,7 +103,7 @@ func TestPermits(t *testing.T) {
 	require.Negative(t, left)
 	require.Equal(t, time.Duration(math.MaxInt64), forever.Remaining())
 	raw, _ = hex.DecodeString(forever.ID())
-	require.EqualValues(t, 922337203685477, rdb.ZScore(ctx, "{s}:timeout", string(raw)).Val())
+	require.EqualValues(t, int64(922337203685477), rdb.ZScore(ctx, "{s}:timeout", string(raw)).Val())
 	counts(t, s, 0, 4)
 	require.Equal(t, 4, c.Stats().Held)
 
@@ -216,6 +216,9 @@ func TestBadArguments(t *testing.T) {
 		"Extend by 2":   func() error { return p.Extend(ctx, 2*time.Millisecond) },
 		"UpdateLease":   func() error { _, err := s.UpdateLease(ctx, p.ID(), 0); return err },
 	} {
+		if strings.HasPrefix(what, "too many") && math.MaxInt == math.MaxInt32 {
+			continue // no int is too many
+		}
 		err := f()
 		var e *latchkey.Error
 		require.ErrorAs(t, err, &e, what)

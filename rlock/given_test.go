@@ -666,3 +666,44 @@ func TestCloseTriesOnceMore(t *testing.T) {
 		mustUnlock(t, h)
 	})
 }
+
+// A release puts in the list who waits next in its own client, who has asked nothing yet.
+// When that one gives up, its entry goes with it.
+func TestEntryOfAnHeirWhoGivesUp(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+		c := latchkey.New(env.Client(), latchkey.WithHandOver(time.Second))
+		defer c.Close()
+		l := rlock.New(c, "l")
+		mustUnlock(t, mustLock(t, l)) // loads the scripts
+		h := mustLock(t, l)
+		second := make(chan faultResult, 1)
+		go func() {
+			h, err := l.Lock(t.Context())
+			second <- faultResult{hold: h, err: err}
+		}()
+		synctest.Wait()
+		ctx, leave := context.WithCancel(t.Context())
+		heir := make(chan error, 1)
+		go func() {
+			_, err := l.Lock(ctx)
+			heir <- err
+		}()
+		other := waits(t, env, t.Context())
+		mustUnlock(t, h)
+		handed := <-second // in memory
+		require.NoError(t, handed.err)
+		env.Advance(2 * time.Second) // the slice is over
+		mustUnlock(t, handed.hold)
+		r := <-other.got
+		require.NoError(t, r.err)
+		synctest.Wait()
+		require.EqualValues(t, 1, env.Redis.ZCard(t.Context(), listOfL).Val(), "the heir")
+
+		leave()
+		require.ErrorIs(t, <-heir, context.Canceled)
+		env.Advance(100 * time.Millisecond)
+		require.Zero(t, env.Redis.Exists(t.Context(), listOfL).Val())
+		mustUnlock(t, r.hold)
+		require.Empty(t, env.Redis.Keys(t.Context(), "*").Val())
+	})
+}

@@ -321,9 +321,9 @@ func TestAcquireScriptFenced(t *testing.T) {
 
 		// From far in the future, a Java service or a clock that stepped back.
 		s.do("SET", "token", "8000000000000000")
-		require.EqualValues(s, 8000000000000001, s.acquire(keys, "me:1", 1, 30000, 1)[2], "last + 1")
+		require.EqualValues(s, int64(8000000000000001), s.acquire(keys, "me:1", 1, 30000, 1)[2], "last + 1")
 		require.Equal(s, "8000000000000001", s.do("GET", "token"), "all digits are kept")
-		require.EqualValues(s, 8000000000000002, s.do("INCR", "token"), "Java goes on from it")
+		require.EqualValues(s, int64(8000000000000002), s.do("INCR", "token"), "Java goes on from it")
 
 		// The counter alone is lost.
 		before = micros()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -112,6 +113,9 @@ func TestBadArguments(t *testing.T) {
 		"Lease":           func() error { return s.TryAcquire(ctx, 1, latchkey.Lease(time.Second)) },
 		"Label":           func() error { return s.TryAcquire(ctx, 1, latchkey.Label("me")) },
 	} {
+		if strings.HasPrefix(what, "too many") && math.MaxInt == math.MaxInt32 {
+			continue // no int is too many
+		}
 		err := f()
 		var e *latchkey.Error
 		require.ErrorAs(t, err, &e, what)

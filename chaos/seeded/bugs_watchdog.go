@@ -75,6 +75,12 @@ var watchdogBugs = []Bug{
 		Run: "^TestLabelOfAnExtendedHold$",
 	},
 	{
+		Name: "engine/heir-listed-for-the-giver", What: "the entry that a release puts in the list for who waits next stays when that one gives up",
+		File: "internal/engine/release.go",
+		Old:  "holder, entry = ret.Heir.Holder, ret.Heir.Entry", New: "entry = ret.Heir.Entry",
+		Package: "rlock", Run: "^TestEntryOfAnHeirWhoGivesUp$",
+	},
+	{
 		Name: "engine/label-of-the-old-lease", What: "the label of a permit ends with the lease it had before",
 		File: "internal/engine/lease.go",
 		Old:  "\tif d > 0 {\n\t\te.label(", New: "\tif d < 0 {\n\t\te.label(",

@@ -289,16 +289,16 @@ func (e *Engine) returnOnce(ctx *cleanup, ent *entry, s *Spec, ret *Return, now 
 	passes := ret.Heir != nil && ret.Heir.Entry == "" // nobody but this client has a part in that
 	var list errand
 	if ret.Unlist = nil; ret.Count == 0 && ret.Linger == 0 && !ret.Alone && e.gives(s) {
-		entry, of := "", ""
+		holder, entry, of := ret.Holder, "", ""
 		switch {
 		case passes:
 			of = ret.Heir.Holder
-		case ret.Heir != nil:
-			entry = ret.Heir.Entry
+		case ret.Heir != nil: // whose entry it is, and who takes it out when it gives up
+			holder, entry = ret.Heir.Holder, ret.Heir.Entry
 		case ret.Leaves:
 			of = ret.Holder
 		}
-		list = e.listed.begin(s.Key, ret.Holder, entry, of)
+		list = e.listed.begin(s.Key, holder, entry, of)
 		ret.Unlist, ret.Listens = list.takes, e.notifier.Live(s.Channel)
 		if list.again {
 			ret.Unlist = append(ret.Unlist, entry)
