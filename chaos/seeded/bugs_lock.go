@@ -461,7 +461,7 @@ var fairBugs = []Bug{
 	{
 		Name: "fairlock/given-to-the-dead", What: "a release gives the lock to a client that has not been heard of lately",
 		File: "lua/fairlock/release.lua",
-		Old:  "local lease = frees and head and whose and good >= sure and good .. ''", New: "local lease = frees and head and whose and '30000'",
+		Old:  "whose and good >= sure and proof ~= '' and not string.find(lock, '^{[^{]*}$') and good .. ''", New: "whose and proof ~= '' and '30000'",
 		Package: "fairlock", Run: "^TestGivenToADeadClient$|^TestGivenToAnotherClient$|^TestGivenWithALeaseOfItsOwn$",
 	},
 	{

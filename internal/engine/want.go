@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/latchkey-go/latchkey/internal/wait"
 )
 
@@ -339,9 +341,14 @@ func (e *Engine) returned(ctx context.Context, f func(ctx context.Context, d Dea
 
 func (e *Engine) change(ctx context.Context, patience time.Duration, f func(r *retrier) (Verdict, error)) error {
 	maybe := false
+	var said error // by the server last
 	retry := e.newRetrier(patience)
 	for {
 		v, err := f(&retry)
+		var reply redis.Error
+		if errors.As(err, &reply) {
+			said = err
+		}
 		switch {
 		case err == nil && v != Late:
 			return nil
@@ -351,6 +358,9 @@ func (e *Engine) change(ctx context.Context, patience time.Duration, f func(r *r
 			maybe = true
 		}
 		if Hopeless(err) || ctx.Err() != nil || errors.Is(err, ErrClosed) || retry.after(ctx, err) != nil {
+			if said != nil && !errors.As(err, &reply) {
+				err = both{err, said} // the time that was left was too short for an answer
+			}
 			if maybe {
 				err = inDoubt{err}
 			}
