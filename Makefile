@@ -1,7 +1,7 @@
 # `make` runs the tests of three minutes, and gets a fresh machine ready for them first.
 
 .POSIX:
-.PHONY: test test-all acl servers test-servers test-386 check chaos prove seeded soak fuzz interop setup lint-local lint tidy tidy-check bench compare release release-check demo cover fmt help
+.PHONY: test test-all acl servers test-servers test-386 plain check chaos prove seeded soak fuzz interop setup lint-local lint tidy tidy-check bench compare release release-check demo cover fmt help
 
 BENCHTIME = 1x
 FUZZTIME = 2000x
@@ -47,6 +47,10 @@ test-386:
 check:
 	@sh scripts/chaos -race chaos check
 	@sh scripts/chaos -race matrix -fast
+
+# Random work without any fault: at the end nothing may be left in Redis.
+plain:
+	@sh scripts/chaos chaos plain -runs 20
 
 chaos:
 	@sh scripts/chaos chaos soak -minutes 15
@@ -119,6 +123,7 @@ help:
 	@echo "make test-servers  what depends on the server, on each: Redis 6.2 to 8.2, Valkey 8 to 9.1; SERVERS=valkey-9.1 for one"
 	@echo "make test-386    the library's tests on real servers, compiled for GOARCH=386"
 	@echo "make check       a minute of random work under faults, every call checked (part of make test-all)"
+	@echo "make plain       random work without faults, a minute: what is left in Redis?"
 	@echo "make chaos       the same for 15 minutes"
 	@echo "make prove       the campaigns, figures and matrix of docs/reliability.md, into that file"
 	@echo "make seeded      its table of seeded bugs: is each noticed?"
