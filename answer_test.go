@@ -144,8 +144,8 @@ func TestRestartIsOutlived(t *testing.T) {
 	t.Parallel()
 	for _, known := range []string{"to this client", "to another one"} {
 		s := redistest.Start(t)
-		rdb := s.Client(t, func(o *redis.Options) { o.DialerRetries = 1 })
-		c := latchkey.New(rdb, latchkey.WithAnswerTimeout(long))
+		rdb := redistest.User(t, s.Client(t, func(o *redis.Options) { o.DialerRetries = 1 }))
+		c := latchkey.New(redistest.User(t, rdb), latchkey.WithAnswerTimeout(long))
 		t.Cleanup(func() { _ = c.Close() })
 		if known == "to this client" {
 			_, err := rlock.New(c, "a").IsLocked(t.Context())
@@ -167,6 +167,7 @@ func TestRestartIsOutlived(t *testing.T) {
 func TestAnswerTimeout(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
+	s.Allow(t, "wait")
 	const short = 200 * time.Millisecond
 	for name, opts := range map[string][]latchkey.Option{"plain": nil, "acked": {latchkey.WithReplicaAck(1, time.Second)}} {
 		for _, deadlines := range []bool{false, true} {
@@ -174,10 +175,10 @@ func TestAnswerTimeout(t *testing.T) {
 				t.Run(fmt.Sprint(name, deadlines, known), func(t *testing.T) {
 					t.Parallel()
 					p := redistest.NewProxy(t, s.Addr)
-					rdb := s.Client(t, func(o *redis.Options) {
+					rdb := redistest.User(t, s.Client(t, func(o *redis.Options) {
 						o.Addr, o.ReadTimeout, o.ContextTimeoutEnabled = p.Addr(), time.Minute, deadlines
-					})
-					c := latchkey.New(rdb, append(opts, latchkey.WithAnswerTimeout(short), latchkey.WithUnlockTimeout(time.Millisecond))...)
+					}))
+					c := latchkey.New(redistest.User(t, rdb), append(opts, latchkey.WithAnswerTimeout(short), latchkey.WithUnlockTimeout(time.Millisecond))...)
 					t.Cleanup(func() { _ = c.Close() })
 					if known {
 						_, _ = rlock.New(c, "a").IsLocked(t.Context())

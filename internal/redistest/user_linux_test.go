@@ -23,6 +23,8 @@ import (
 // noUser are the functions of tests that give the library a connection which is not its
 // user's, and why.
 var noUser = map[string]string{
+	"answer_test.go TestOtherRefusals":                     "nobody answers",
+	"answer_test.go TestRefusalIsToldAtOnce":               "nobody answers",
 	"check_test.go TestCheckWithAWrongPassword":            "nobody is let in",
 	"client_test.go TestAcksThroughAWrapperAreUnsupported": "it is the user's, wrapped",
 	"client_test.go TestAutoPipeliners":                    "they are of the user's",
