@@ -69,6 +69,12 @@ var waitBugs = []Bug{
 		Package: "internal/wait", Run: "^TestGroupServesThoseBehind$",
 	},
 	{
+		Name: "wait/end-of-a-gift-forgotten", What: "who is next in a queue sleeps past the end of the lease that one before it was given",
+		File: "internal/wait/party.go",
+		Old:  "	st.party.held(after)", New: "	_ = after",
+		Package: "internal/wait", Run: "^TestNextAsksAtTheEndOfWhatIsGiven$", Fast: true,
+	},
+	{
 		Name: "wait/told-last", What: "a waiter that is given a lock goes on when the subscriptions that nobody needs any more are closed",
 		File:    "internal/wait/line.go",
 		Old:     "	know()\n	p.tell(turn{granted: true})\n	if hints != nil {\n		hints.Close()\n	}\n",

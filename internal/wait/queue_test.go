@@ -292,6 +292,30 @@ func TestPledge(t *testing.T) {
 	})
 }
 
+// Who is next after one that was given the thing asks when the lease given has ended.
+func TestNextAsksAtTheEndOfWhatIsGiven(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		const lease = recheck / 5
+		ls, h, own := wait.NewLines(), newHints(), newHints()
+		f := &fakeQueue{places: map[string]bool{}}
+		ctx, cancel := context.WithCancel(t.Context())
+		a, b := f.wait(ctx, ls, "a", h, own), f.wait(ctx, ls, "b", h, own)
+		h.confirm()
+		advance(recheck / 10)
+		f.asks()
+		p, ok := ls.Pledge("key")
+		require.True(t, ok)
+		require.True(t, p.Keep(lease, func() {}))
+		require.NoError(t, (<-a).err)
+		advance(lease - time.Millisecond)
+		require.Empty(t, f.asks(), "somebody has it")
+		advance(10 * time.Millisecond)
+		require.Equal(t, []string{"b"}, f.asks())
+		cancel()
+		require.ErrorIs(t, (<-b).err, context.Canceled)
+	})
+}
+
 // Two calls under one ID are told together, and one may go.
 func TestTurnTwins(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
