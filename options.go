@@ -60,7 +60,8 @@ func WithUnlockTimeout(d time.Duration) Option {
 //
 // Without ContextTimeoutEnabled in the options of go-redis, a timeout below its
 // ReadTimeout costs a goroutine a command; and a call with the default, whose first
-// connection goes silent, may take 0.3 s longer, for which another one is tried.
+// connection goes silent, may take 0.3 s longer, for which another one is tried. The
+// time that [WithReplicaAck] gives to replicas comes on top.
 func WithAnswerTimeout(d time.Duration) Option {
 	positive("WithAnswerTimeout", d, time.Millisecond)
 	if d > mostAnswerTimeout {

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/latchkey-go/latchkey/internal/wait"
 )
 
@@ -219,6 +221,10 @@ func (c *call) failed(ctx context.Context, asked time.Time, err error) (wait.Ans
 // failure says whether to ask again after err, and when. The request was made at that time.
 func (c *call) failure(asked time.Time, err error) (wait.Answer, error) {
 	e, now, patience := c.spec.engine, time.Now(), c.patience()
+	var reply redis.Error
+	if isSilence(err) && errors.As(c.why, &reply) {
+		err = both{err, c.why} // which was the server's last word
+	}
 	c.why = err
 	if c.failing.IsZero() {
 		// Whoever stood behind others who gave up has been kept already.
