@@ -80,7 +80,7 @@ func leasedScripts() []leased {
 	fair := []string{"lock", "queue", "scores", "clients", "label"}
 	queued := both(
 		[]any{"RPUSH", "queue", "you:1", "she:2", "it:3"}, ends("queue"),
-		[]any{"ZADD", "scores", 9999999999999, "you:1", 9999999999999, "she:2", 9999999999999, "it:3"}, ends("scores"),
+		[]any{"ZADD", "scores", "9999999999999", "you:1", "9999999999999", "she:2", "9999999999999", "it:3"}, ends("scores"),
 		hash("clients", "you", "9999999999999 proof"), ends("clients"),
 	)
 	half := func(key string) [][]any { return append(slices.Clone(queued), []any{"DEL", key}) }

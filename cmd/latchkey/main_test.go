@@ -151,7 +151,7 @@ func (c *command) code() int {
 	c.t.Helper()
 	select {
 	case <-c.done:
-	case <-time.After(15 * time.Second):
+	case <-time.After(time.Minute):
 		require.FailNow(c.t, "the command does not end", "%v\nstdout: %s\nstderr: %s", c.cmd.Args, &c.out, &c.err)
 	}
 	return c.cmd.ProcessState.ExitCode()

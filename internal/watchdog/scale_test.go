@@ -56,7 +56,7 @@ func TestManyItems(t *testing.T) {
 				const each = n/watchdog.BatchSize + 1
 				require.LessOrEqual(t, calls, periods*each)
 				// What goes early does so once, by a tenth of a second.
-				require.LessOrEqual(t, all, (periods+1)*each+n/watchdog.BatchSize*int(100*time.Millisecond)/int(period))
+				require.LessOrEqual(t, all, (periods+1)*each+int(n/watchdog.BatchSize*100*time.Millisecond/period))
 				// Each renewal reads the clock once, as does each step: the loop wakes up for
 				// many renewals at once, and for itself now and then.
 				require.LessOrEqual(t, looks, 3*calls/2)
