@@ -98,7 +98,7 @@ func leasedScripts() []leased {
 	set := func(who string, count int) [][]any {
 		cmds := both(ends("group"), []any{"SET", "claim", count, "PX", 30000})
 		for _, v := range []string{"a", "b"} {
-			cmds = slices.Insert(cmds, 0, hash("group", v, who, v+":"+who+":expire_time", 999999999999999, v+":"+who+":lock_count", count))
+			cmds = slices.Insert(cmds, 0, hash("group", v, who, v+":"+who+":expire_time", "999999999999999", v+":"+who+":lock_count", count))
 		}
 		return cmds
 	}
