@@ -50,7 +50,7 @@ check:
 
 # Random work without any fault: at the end nothing may be left in Redis.
 plain:
-	@sh scripts/chaos chaos plain -runs 20
+	@sh scripts/chaos chaos plain -runs 10
 
 chaos:
 	@sh scripts/chaos chaos soak -minutes 15

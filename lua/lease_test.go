@@ -141,7 +141,7 @@ func leasedScripts() []leased {
 		{"held", lua.RWLockRenew, append([]string{"lock"}, timeouts[0], "label"), rw("read", "me"), timely(nil, "me", long, 1, 1), nil},
 
 		{"new", lua.FairLockAcquire, fair, nil, ask(0), nil},
-		{"new, queued", lua.FairLockAcquire, fair, append(slices.Clone(queued), []any{"LPUSH", "queue", "me:1"}, []any{"ZADD", "scores", 9999999999999, "me:1"}), ask(300000), nil},
+		{"new, queued", lua.FairLockAcquire, fair, append(slices.Clone(queued), []any{"LPUSH", "queue", "me:1"}, []any{"ZADD", "scores", "9999999999999", "me:1"}), ask(300000), nil},
 		{"next, without a score", lua.FairLockAcquire, fair, append(both([]any{"RPUSH", "queue", "me:1", "you:1"}, ends("queue")), other[:0]...), ask(0), nil},
 		{"another one's turn, without a score", lua.FairLockAcquire, fair, half("scores"), ask(0), nil},
 		{"queues first", lua.FairLockAcquire, fair, other, ask(300000), nil},
@@ -168,7 +168,7 @@ func leasedScripts() []leased {
 		{"held", lua.GroupRenew, group[:2], set("me", 1), timely(nil, "me", long, 0, 2, "a", "b"), nil},
 
 		{"expiring", lua.PermitAcquire, []string{"permits", "out"}, both([]any{"SET", "permits", 2, "PX", 30000}), timely(nil, "ch", "PUBLISH", 1, 30000, "id"), nil},
-		{"new", lua.PermitUpdate, []string{"out", "claim"}, both([]any{"ZADD", "out", 9999999999999, "id"}), func(now int64) []any { return []any{"id", 90000, 7, 1000, now + within, ahead} }, []string{"out"}},
+		{"new", lua.PermitUpdate, []string{"out", "claim"}, both([]any{"ZADD", "out", "9999999999999", "id"}), func(now int64) []any { return []any{"id", 90000, 7, 1000, now + within, ahead} }, []string{"out"}},
 		{"text", lua.LabelWrite, []string{"label"}, nil, fixed("text", 1000), nil},
 	}
 }
