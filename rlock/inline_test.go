@@ -107,3 +107,17 @@ func TestInlineOnASlowServer(t *testing.T) {
 	}
 	require.EqualValues(t, 3, asked.Load(), "each is asked once")
 }
+
+// What is not asked again when its answer is lost is not given up after what a command
+// may take on its caller's goroutine.
+func TestForceUnlockOnASlowServer(t *testing.T) {
+	r := newFaultRig(t)
+	c := faultClient(t, r.dial(t, redis.UniversalOptions{ContextTimeoutEnabled: true}))
+	l := rlock.New(c, "a")
+	_, err := l.Lock(t.Context())
+	require.NoError(t, err)
+	r.proxies[0].Delay(80 * time.Millisecond)
+	freed, err := l.ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.True(t, freed)
+}

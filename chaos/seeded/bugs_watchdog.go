@@ -75,6 +75,12 @@ var watchdogBugs = []Bug{
 		Run: "^TestLabelOfAnExtendedHold$",
 	},
 	{
+		Name: "engine/single-given-up-soon", What: "a request that is not made again is given up after what one may take on its caller's goroutine",
+		File: "internal/engine/send.go",
+		Old:  "return e.send(c.Context, cmd, false)", New: "return e.send(c.Context, cmd, inline)",
+		Package: "rlock", Run: "^TestForceUnlockOnASlowServer$",
+	},
+	{
 		Name: "engine/heir-listed-for-the-giver", What: "the entry that a release puts in the list for who waits next stays when that one gives up",
 		File: "internal/engine/release.go",
 		Old:  "holder, entry = ret.Heir.Holder, ret.Heir.Entry", New: "entry = ret.Heir.Entry",

@@ -20,7 +20,11 @@ func (e *Engine) Ask(ctx context.Context, op string, s *Spec, repeatable bool, f
 	defer e.gate.leave()
 	retry := e.newRetrier(e.cfg.AnswerTimeout)
 	for {
-		err := f(retry.under(ctx))
+		to := retry.under(ctx)
+		if !repeatable {
+			to = single{to}
+		}
+		err := f(to)
 		switch Sort(err) {
 		case Ran, Never:
 			return e.Wrap(op, s, err)

@@ -111,14 +111,25 @@ func detached(ctx context.Context, most time.Duration) *cleanup {
 // call and ends with go-redis's read timeout. With many commands under way they share
 // pipelines.
 func (e *Engine) process(ctx context.Context, cmd redis.Cmder) error {
+	return e.send(ctx, cmd, e.sender.deadlines && !e.sender.slow.Load())
+}
+
+// A single is the context of a command that is not sent again when its answer is lost:
+// it has all the time that go-redis gives it.
+type single struct{ context.Context }
+
+// send is process; inline says whether to send cmd on the caller's goroutine.
+func (e *Engine) send(ctx context.Context, cmd redis.Cmder, inline bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	switch c := ctx.(type) {
+	case single:
+		return e.send(c.Context, cmd, false)
 	case *acked:
 		return e.processAcked(c, cmd)
 	case *patient:
-		return c.ask(func(ctx context.Context) error { return e.process(ctx, cmd) })
+		return c.ask(func(ctx context.Context) error { return e.send(ctx, cmd, inline) })
 	}
 	e.underway.Add(1)
 	defer e.underway.Add(-1)
@@ -134,7 +145,7 @@ func (e *Engine) process(ctx context.Context, cmd redis.Cmder) error {
 		}
 	}
 	switch {
-	case e.sender.deadlines && !e.sender.slow.Load():
+	case inline:
 		return e.inline(ctx, cmd)
 	case e.sender.timeouts && ctx.Done() == nil:
 		if _, ok := ctx.Deadline(); !ok {
