@@ -74,7 +74,8 @@ func TestTwinNames(t *testing.T) {
 		}
 		return p.Release, nil
 	}
-	kinds = append(kinds, kind{"semaphore",
+	kinds = append(kinds, kind{
+		"semaphore",
 		func(ctx context.Context, c *latchkey.Client, name string, _ ...latchkey.LockOption) (func(context.Context) error, error) {
 			s := semaphore.New(c, name)
 			return func(ctx context.Context) error { return s.Release(ctx, 1) }, s.Acquire(ctx, 1)
@@ -83,7 +84,8 @@ func TestTwinNames(t *testing.T) {
 			s := semaphore.New(c, name)
 			return func(ctx context.Context) error { return s.Release(ctx, 1) }, s.TryAcquire(ctx, 1, opts...)
 		},
-	}, kind{"permitsemaphore",
+	}, kind{
+		"permitsemaphore",
 		func(ctx context.Context, c *latchkey.Client, name string, opts ...latchkey.LockOption) (func(context.Context) error, error) {
 			return permit(permitsemaphore.New(c, name).Acquire(ctx, opts...))
 		},
