@@ -800,9 +800,9 @@ func TestCloseUndoesPermanent(t *testing.T) {
 				env.Link(rdb).OnNext(1, "evalsha", redistest.Swallow)
 				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 				defer cancel()
+				time.AfterFunc(50*time.Millisecond, func() { env.Partition(rdb) }) // before anything is undone
 				_, err = s.Acquire(ctx, permitsemaphore.Permanent())
 				require.ErrorIs(t, err, context.DeadlineExceeded)
-				env.Partition(rdb)
 				all := permitsemaphore.New(other, "s")
 				counts(t, all, 0, 1)
 				if heals {
