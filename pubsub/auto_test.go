@@ -202,6 +202,9 @@ func TestFailover(t *testing.T) {
 // more, a message stays at the server that it was published to.
 func TestAutoWithoutCluster(t *testing.T) {
 	servers := []*redistest.Server{redistest.Start(t), redistest.Start(t)}
+	for _, s := range servers {
+		s.Deny(t, "command") // it is told all the same: only a cluster's nodes are asked by it
+	}
 	wants := map[int]pubsub.Mode{1: pubsub.Plain, 2: pubsub.Sharded}
 	if !redistest.Sharded() {
 		delete(wants, 2)

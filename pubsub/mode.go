@@ -1,6 +1,7 @@
 package pubsub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -104,8 +105,10 @@ func askMode(ctx context.Context, rdb *redis.ClusterClient) Mode {
 		_ = rdb.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
 			err := sharded(ctx, node)
 			alone := false
-			if err == nil && rdb.Options().ClusterSlots != nil {
-				alone, err = standalone(ctx, node)
+			if rdb.Options().ClusterSlots != nil { // which counts, also where the other answer is refused
+				var lost error
+				alone, lost = standalone(ctx, node)
+				err = cmp.Or(lost, err)
 			}
 			mu.Lock()
 			answers = append(answers, err)
