@@ -77,9 +77,9 @@ type ServerReport struct {
 
 // Check looks at the Redis servers and tries what the primitives need of them:
 // version, role, memory policy, persistence, rights to commands, keys and Redis
-// channels, wake-ups, clocks, and the options of the go-redis client. In a Redis Cluster it looks at each master. It
-// is for people who set things up, and for a command that shows what is wrong; a
-// client works without it.
+// channels, wake-ups, clocks, and the options of the go-redis client. In a Redis
+// Cluster it looks at each master. It is for people who set things up, and for a
+// command that shows what is wrong; a client works without it.
 //
 // It writes under names of its own with the client's key prefix, where each key
 // expires within a second, and leaves nothing behind. It takes some dozens of
