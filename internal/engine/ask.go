@@ -22,7 +22,7 @@ func (e *Engine) Ask(ctx context.Context, op string, s *Spec, repeatable bool, f
 	for {
 		to := retry.under(ctx)
 		if !repeatable {
-			to = single{to}
+			to = single{&patient{ctx, e.cfg.AnswerTimeout}}
 		}
 		err := f(to)
 		switch Sort(err) {

@@ -156,9 +156,7 @@ func (c *call) policy() wait.Policy {
 }
 
 // bound returns how long the request may take: no longer than anybody is there
-// to hear of its success.
-// That is for less where the request has no more time to be answered; 0 is for none of
-// its own.
+// to hear of its success, nor than most, unless that is 0.
 func (c *call) bound(ctx context.Context, most time.Duration) time.Duration {
 	d := attempt
 	if most > 0 {

@@ -49,13 +49,15 @@ func isSilence(err error) bool {
 // patiently returns ctx for one request of a call with so much patience, none of whose
 // requests has been answered since then: the zero time for the first. The request ends
 // with the patience, but has retryMost at least; replicas that must confirm it have
-// their time besides. Where go-redis's own timeout ends it as soon, ctx is returned as
-// it is, which is faster; and what is left, else 0.
+// their time besides. Where go-redis's own timeout ends it as soon, or it is sent on the
+// caller's goroutine, ctx is returned as it is, which is faster; and what is left, else 0.
 func (e *Engine) patiently(ctx context.Context, patience time.Duration, since time.Time) (context.Context, time.Duration) {
 	left := patience
 	switch {
 	case !since.IsZero():
 		left = max(patience-time.Since(since), min(patience, retryMost))
+	case e.sender.inlines() && patience >= inlineBound && !e.cfg.Acks.on():
+		return ctx, 0
 	case e.answered.Load() && e.sender.read > 0 && e.sender.read <= patience:
 		return ctx, 0
 	}

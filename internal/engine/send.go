@@ -111,8 +111,11 @@ func detached(ctx context.Context, most time.Duration) *cleanup {
 // call and ends with go-redis's read timeout. With many commands under way they share
 // pipelines.
 func (e *Engine) process(ctx context.Context, cmd redis.Cmder) error {
-	return e.send(ctx, cmd, e.sender.deadlines && !e.sender.slow.Load())
+	return e.send(ctx, cmd, e.sender.inlines())
 }
+
+// inlines reports whether commands are sent on their callers' goroutines.
+func (s *sender) inlines() bool { return s.deadlines && !s.slow.Load() }
 
 // A single is the context of a command that is not sent again when its answer is lost:
 // it has all the time that go-redis gives it.
