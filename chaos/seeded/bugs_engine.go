@@ -100,7 +100,7 @@ var engineBugs = []Bug{
 	},
 	{
 		Name: "engine/undo-once", What: "an undo that finds nothing is taken for proof, and the request comes later",
-		File: "internal/engine/release.go",
+		File: "internal/engine/undo.go",
 		Old:  "	case v == Late:\n		return false\n	}\n	return past", New: "	case v == Late:\n		return false\n	}\n	return true",
 		Package: "rlock", Run: "^TestFaultRequestComesAfterTheRelease$|^TestFaultContextEndsAtEachStage$",
 	},

@@ -1,0 +1,155 @@
+package seeded
+
+// fairBugs are those of the fair lock.
+var fairBugs = []Bug{
+	{
+		Name: "fairlock/short-lease-not-told", What: "who is next does not hear of a lease that ends before it would ask, and has the lock seconds late",
+		File: "lua/fairlock/acquire.lua",
+		Old:  "if next and left < soon then", New: "if false then",
+		Package: "fairlock", Run: "^TestNextIsToldOfAShortLease$",
+	},
+	{
+		Name: "fairlock/short-gift-not-told", What: "the same of a lease with which another one is given the lock",
+		File: "lua/fairlock/release.lua",
+		Old:  "if lease + 0 < soon then", New: "if false then",
+		Package: "fairlock", Run: "^TestNextIsToldOfAShortGift$",
+	},
+	{
+		Name: "fairlock/short-lease-not-passed-on", What: "the same of one who has become the next because another one has left",
+		File: "lua/fairlock/leave.lua",
+		Old:  "if second and second[1] == holder then", New: "if false then",
+		Package: "fairlock", Run: "^TestNextIsToldOfAShortLease$",
+	},
+	{
+		Name: "fairlock/proof-of-the-dead", What: "a gift to a client with a fixed id has the proof of the process that died, and stands for nobody",
+		File: "lua/fairlock/acquire.lua",
+		Old:  " or proof ~= own or", New: " or",
+		Package: "fairlock", Run: "^TestGivenToTheDeadOfTheSameID$|^TestProofOfTheLastProcess$",
+	},
+	{
+		Name: "fairlock/given-to-the-twin", What: "a release of \"x\" gives it to who waits for \"{x}\" in the queue of both",
+		File: "lua/fairlock/release.lua",
+		Old:  " and proof ~= '' and", New: " and",
+		Package: "fairlock", Run: "^TestTwinNames$",
+	},
+	{
+		Name: "fairlock/force-tells-nobody", What: "the next one of the same client is not told that a holder was ousted",
+		File: "internal/engine/force.go",
+		Old:  "		e.turn(s, ret.Next)\n", New: "",
+		Package: "fairlock", Run: "^TestForceUnlockHolderWakesOwnWaiter$",
+	},
+	{
+		Name: "fairlock/gift-outlasts-the-lease", What: "who is given the lock for longer than it asked for has to ask twice, though it has heard so",
+		File: "internal/engine/bequest.go",
+		Old:  "\te.mayCut(s, g)\n", New: "",
+		Package: "fairlock", Run: "^TestGivenWithAShortLease$",
+	},
+	{
+		Name: "fairlock/barging", What: "who comes when the lock is free overtakes the queue",
+		File: "lua/fairlock/acquire.lua",
+		Old:  "if head and head ~= holder then", New: "if false then",
+		Package: "fairlock", Run: "^TestTryLockDoesNotQueueOrBarge$|^TestFirstComeFirstServed$",
+	},
+	{
+		Name: "fairlock/stray-meets-one-who-comes-again", What: "the place of one who is gone is given up when he has come again, and has the lock",
+		File: "internal/engine/queue.go",
+		Old:  "		if ent.lockOps(ctx) != nil {\n			return\n		}\n		defer ent.unlockOps()\n		if ent.counted() > 0 ||", New: "		if ent.counted() > 0 ||",
+		Package: "fairlock", Run: "^TestStrayPlaceOfOneWhoComesAgain$",
+	},
+	{
+		Name: "fairlock/dead-head-stays", What: "a dead waiter at the head keeps all behind it (Redisson #1104, #2278)",
+		File: "lua/fairlock/queue.lua",
+		Old:  "if alive == 0 and score > now then", New: "if alive == 0 then",
+		Package: "fairlock", Run: "^TestDeadClients$",
+	},
+	{
+		Name: "fairlock/dead-client-stays", What: "waiters of a client that has died are never swept",
+		File: "lua/fairlock/queue.lua",
+		Old:  "if alive > now then", New: "if alive > 0 then",
+		Package: "fairlock", Run: "^TestDeadClients$|^TestDeadHeads$",
+	},
+	{
+		Name: "fairlock/place-not-given-up", What: "who gives up stays in the queue",
+		File: "lua/fairlock/leave.lua",
+		Old:  "local places = call('LREM', queue, side, holder)", New: "local places = 0",
+		Package: "fairlock", Run: "^TestWaitLeaves$|^TestLeave$",
+	},
+	{
+		Name: "fairlock/leaving-head-is-silent", What: "a head that gives up does not wake the next one (Redisson #3730)",
+		File: "lua/fairlock/leave.lua",
+		Old:  "if left == -2 then", New: "if false then",
+		Package: "fairlock", Run: "^TestHeadThatLeavesWakesTheNext$|^TestLeave$",
+	},
+	{
+		Name: "fairlock/two-places", What: "a repeated request stands in the queue twice",
+		File: "lua/fairlock/acquire.lua",
+		Old:  "if added == 0 then\n        return", New: "added = 1\n      if false then\n        return",
+		Package: "fairlock", Run: "^TestFaultsOfAcquire$|^TestVectors$|^TestReentryAndCounts$",
+	},
+	{
+		Name: "fairlock/release-is-silent", What: "a release does not tell the next one",
+		File: "lua/fairlock/release.lua",
+		Old:  "elseif head then\n  tell(prefix, whose or head, '0', verb)", New: "elseif false then\n  tell(prefix, whose or head, '0', verb)",
+		Package: "fairlock", Run: "^TestJavaHeadAsleep$|^TestReleaseToHeir$|^TestVectors$|^TestJavaInTheQueue$",
+	},
+	{
+		Name: "fairlock/given-to-the-dead", What: "a release gives the lock to a client that has not been heard of lately",
+		File: "lua/fairlock/release.lua",
+		Old:  "whose and good >= sure and proof ~= '' and not string.find(lock, '^{[^{]*}$') and good .. ''", New: "whose and proof ~= '' and '30000'",
+		Package: "fairlock", Run: "^TestGivenToADeadClient$|^TestGivenToAnotherClient$|^TestGivenWithALeaseOfItsOwn$",
+	},
+	{
+		Name: "fairlock/runaway-scores", What: "scores of the queue are only ever raised (Redisson #3004)",
+		File: "lua/fairlock/queue.lua",
+		Old:  "if score > now + 2 * timeout then", New: "if false then",
+		Package: "fairlock", Run: "^TestRunawayScores$",
+	},
+	{
+		Name: "fairlock/leave-lowers-too-far", What: "one who leaves lowers scores so far that Java drops one who lives",
+		File: "lua/fairlock/leave.lua",
+		Old:  "lower(behind, n, wait", New: "lower(behind, rank or 0, wait",
+		Package: "fairlock", Run: "^TestLeaveOutOfOrder$",
+	},
+	{
+		Name: "fairlock/lost-unlock-is-silent", What: "an Unlock that comes too late wakes nobody",
+		File: "internal/engine/release.go",
+		Old:  "if errors.Is(err, ErrLeaseLost) {\n\t\t\th.giveUpRest", New: "if false {\n\t\t\th.giveUpRest",
+		Package: "fairlock", Run: "^TestUnlockAfterLossWakesTheNext$",
+	},
+	{
+		Name: "fairlock/linger-tells-the-head", What: "of those who wait one is told that HoldAtLeast ends before the lease that all were shown",
+		File: "lua/fairlock/release.lua",
+		Old:  "for _, whom in ipairs(all) do", New: "for _, whom in ipairs({all[1]}) do",
+		Package: "fairlock", Run: "^TestLingeringReleaseTellsAll$",
+	},
+	{
+		Name: "fairlock/gives-while-the-slot-moves", What: "a release deletes the lock, and fails for what it does next, while the slot is on the move",
+		File: "lua/fairlock/release.lua",
+		Old:  "if type(try('HSET', KEYS[1], to, '1')) == 'table' then", New: "if call('HSET', KEYS[1], to, '1') == nil then",
+		Package: "fairlock", Run: "^TestUnlockWhileTheSlotMoves$",
+	},
+	{
+		Name: "fairlock/lost-holder-unlock-is-silent", What: "an Unlock by the holder in a context that comes too late wakes nobody",
+		File: "internal/engine/release.go",
+		Old:  "\t\te.giveUpRest(n, s, bounded)\n", New: "",
+		Package: "fairlock", Run: "^TestUnlockAfterLossWakesTheNext$",
+	},
+	{
+		Name: "fairlock/unheard-gift-stays", What: "a waiter that asks for a short lease keeps the longer one of a gift that it has not heard of",
+		File: "internal/engine/acquire.go",
+		Old:  "if c.queues && count == 0 && g.Server > 0", New: "if false && count == 0 && g.Server > 0",
+		Package: "fairlock", Run: "^TestGivenWithAShortLeaseUnheard$",
+	},
+	{
+		Name: "fairlock/answered-stays-in-doubt", What: "who has asked for a shorter lease than he was given undoes, after his Unlock, what was answered",
+		File: "internal/engine/acquire.go",
+		Old:  "c.doubts-- // that request", New: "_ = c // that request",
+		Package: "fairlock", Run: "^TestGivenWithAShortLeaseUnheard$",
+	},
+	{
+		Name: "fairlock/lost-unlock-asks-again", What: "each Unlock after a loss sends a request of its own",
+		File: "internal/engine/release.go",
+		Old:  `if h.ret.Holder == "" {`, New: "if true {",
+		Package: "fairlock", Run: "^TestUnlockAfterLossWakesTheNext$",
+	},
+}

@@ -1,0 +1,49 @@
+package engine
+
+import "time"
+
+// undo takes back what a failed claim may have been granted, in the background:
+// the caller has gone. "Nothing to undo" is no proof before the deadline of the
+// claim's requests has passed, because one of them may still be on its way.
+func (e *Engine) undo(c *claim) {
+	if c.until.IsZero() {
+		c.until = time.Now() // nothing is on its way: it has a place in the list
+	}
+	c.entry.stay()
+	e.later(func(ctx *cleanup) bool { return e.undone(ctx, c) }, c.entry.leave)
+}
+
+// undone makes one try and reports whether no more is needed.
+func (e *Engine) undone(ctx *cleanup, c *claim) bool {
+	ent, s := c.entry, c.spec
+	if ent.choreOps(ctx) != nil {
+		return ctx.Err() != nil
+	}
+	past := time.Now().After(c.until)
+	if ent.counted() > c.base {
+		// The holder has come to hold it by another call, and that is what Redis
+		// shows.
+		ent.unlockOps()
+		return past
+	}
+	// Its own entry, which need not be the one that is known: another waiter of this
+	// client may be in the list by now. What it would be given later, nobody gives back.
+	ret := &Return{Holder: ent.field, Count: c.base, Label: c.cfg.Label, Leaves: true}
+	v, err := e.returnOnce(ctx, ent, s, ret, time.Now())
+	if Sort(err) == Maybe {
+		ent.unsettled(actsUntil())
+	}
+	ent.unlockOps()
+	switch {
+	case err != nil:
+		return Hopeless(err) || time.Now().After(c.until.Add(c.lease()))
+	case v == Granted:
+		e.tookBackOne(s)
+		// Of several requests another one may be on its way yet; and who waits may have
+		// been given it by whoever gave it back, so that this was not what is in doubt.
+		return past || c.doubts == 1 && !c.waiting
+	case v == Late:
+		return false
+	}
+	return past
+}
