@@ -267,6 +267,45 @@ func TestFaultWrongType(t *testing.T) {
 	r.free(t, "a", "held")
 }
 
+// A fencing token counter that holds something else is a conflict of keys too, with
+// nothing changed: the lock is not taken, the counter is left alone, and a hold whose
+// counter was broken is given back, to nobody.
+func TestFaultCounterIsNoNumber(t *testing.T) {
+	t.Parallel()
+	r := newFaultRig(t)
+	c, other := r.client(t, 0), r.client(t, 0)
+	for kind, spoil := range map[string]func(key string) error{
+		"string": func(key string) error { return r.direct.Set(t.Context(), key, "data", 0).Err() },
+		"list":   func(key string) error { return r.direct.RPush(t.Context(), key, "data").Err() },
+	} {
+		l, counter := rlock.New(c, kind, rlock.Fenced()), "redisson_lock_token:{"+kind+"}"
+		held, err := l.Lock(t.Context())
+		require.NoError(t, err)
+		waiting, stop := context.WithCancel(t.Context())
+		next := rlock.New(other, kind, rlock.Fenced()).LockAsync(waiting)
+		require.Eventually(t, func() bool {
+			return r.direct.ZCard(t.Context(), "latchkey_next:{"+kind+"}").Val() == 1
+		}, faultNoise, time.Millisecond)
+		require.NoError(t, r.direct.Del(t.Context(), counter).Err())
+		require.NoError(t, spoil(counter))
+		before := r.direct.Dump(t.Context(), counter).Val()
+		require.NoError(t, held.Unlock(t.Context()), kind)
+		require.ErrorIs(t, (<-next).Err, latchkey.ErrKeyConflict, kind)
+		stop()
+		for method, call := range map[string]func() error{
+			"Lock":    func() error { _, err := l.Lock(t.Context()); return err },
+			"TryLock": func() error { _, err := l.TryLock(t.Context()); return err },
+			"Token":   func() error { _, err := l.Token(t.Context()); return err },
+		} {
+			err := call()
+			require.ErrorIs(t, err, latchkey.ErrKeyConflict, "%s of a %s", method, kind)
+			require.False(t, maybeApplied(t, err), method)
+		}
+		require.Equal(t, before, r.direct.Dump(t.Context(), counter).Val())
+		require.Zero(t, r.direct.Exists(t.Context(), kind).Val(), "the lock of a %s", kind)
+	}
+}
+
 // A server that has become a replica. A short spell is survived by those who
 // hold and by those who ask; a long one ends in an error that tells.
 func TestFaultReadOnly(t *testing.T) {

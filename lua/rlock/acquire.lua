@@ -73,6 +73,9 @@ end
 local token = 0
 if fenced then
   token = tonumber(call('GET', KEYS[2]) or 0)
+  if not token then
+    return redis.error_reply('WRONGTYPE the fencing token counter is not a number')
+  end
   if mine ~= count or token == 0 then
     token = math.max(token + 1, time[1] * 1000000 + time[2])
     call('SET', KEYS[2], string.format('%.0f', token))

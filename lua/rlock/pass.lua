@@ -41,6 +41,9 @@ end
 local token, more, clock = 0, 0, time[1] * 1000000 + time[2]
 if tokens then
   token = tonumber(call('GET', KEYS[2]) or -1)
+  if not token then
+    return redis.error_reply('WRONGTYPE the fencing token counter is not a number')
+  end
 end
 local has = call('HMGET', lock, to, from)
 if has[1] then

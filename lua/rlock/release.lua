@@ -121,13 +121,16 @@ if ARGV[2] == '0' and linger == '0' then
         end
       end
       local kind = number and find(text, ' ', at, true)
-      if number and (fenced or not kind or sub(text, kind) ~= ' f') and (not e or exact - first[2] < stale and listen[4] > 0) then
+      local token = 0
+      if fenced then
+        token = tonumber(try('GET', KEYS[3]) or 0) -- nil: nobody is granted anything by it
+      end
+      if number and token and (fenced or not kind or sub(text, kind) ~= ' f') and (not e or exact - first[2] < stale and listen[4] > 0) then
         call('HSET', lock, to, '1')
         -- A lock without a lease would be held for ever.
         if try('PEXPIRE', lock, lease) == 1 then
-          local token = 0
           if fenced then
-            token = math.max(tonumber(call('GET', KEYS[3]) or 0) + 1, exact)
+            token = math.max(token + 1, exact)
             call('SET', KEYS[3], string.format('%.0f', token))
           end
           if not e then

@@ -20,5 +20,8 @@ end
 local token = 0
 if KEYS[2] then
   token = tonumber(redis.call('GET', KEYS[2]) or 0)
+  if not token then
+    return redis.error_reply('WRONGTYPE the fencing token counter is not a number')
+  end
 end
 return {all, mine, redis.call('PTTL', lock), token}
