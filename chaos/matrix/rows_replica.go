@@ -12,8 +12,8 @@ import (
 )
 
 // failoverLease is that of holds that shall outlive a failover, which takes two or
-// three seconds.
-const failoverLease = 8 * time.Second
+// three seconds, and four more when the first vote of the Sentinels was split.
+const failoverLease = 10 * time.Second
 
 // patient has releases outlive a failover, too.
 var patient = latchkey.WithUnlockTimeout(failoverLease)
@@ -36,7 +36,7 @@ var (
 // replicaRows are what replicas, Sentinels and a Cluster bring with them.
 var replicaRows = []*row{
 	{
-		id: "B1", fast: true, lease: failoverLease, limit: 12 * time.Second,
+		id: "B1", fast: true, lease: failoverLease, limit: 14 * time.Second,
 		start: func(r *rig) { r.sentinels() },
 		fault: func(r *rig, begun func()) {
 			r.synced()
@@ -45,7 +45,7 @@ var replicaRows = []*row{
 		want: outlives,
 	},
 	{
-		id: "B2", lossy: true, lease: failoverLease, limit: 12 * time.Second,
+		id: "B2", lossy: true, lease: failoverLease, limit: 14 * time.Second,
 		start: func(r *rig) {
 			r.sentinels()
 			r.cutReplicas(r.several.Nodes[1:])
@@ -82,7 +82,7 @@ var replicaRows = []*row{
 	{
 		id:      "B4",
 		remarks: map[byte]string{0: "the Sentinels choose whom they promote"},
-		lossy:   true, lease: failoverLease, limit: 12 * time.Second,
+		lossy:   true, lease: failoverLease, limit: 14 * time.Second,
 		start: func(r *rig) {
 			r.sentinels()
 			r.several.Nodes[1].Do(r, "CONFIG", "SET", "replica-priority", "10")
@@ -102,7 +102,7 @@ var replicaRows = []*row{
 		want: want{"kl", "kraf", "klaf", "kedr"},
 	},
 	{
-		id: "B5", lease: failoverLease, limit: 12 * time.Second,
+		id: "B5", lease: failoverLease, limit: 14 * time.Second,
 		start: func(r *rig) { r.sentinels() },
 		fault: func(r *rig, begun func()) {
 			r.synced()
@@ -138,7 +138,7 @@ var replicaRows = []*row{
 		want: retries,
 	},
 	{
-		id: "B8", fast: true, lease: failoverLease, limit: 12 * time.Second,
+		id: "B8", fast: true, lease: failoverLease, limit: 14 * time.Second,
 		start: func(r *rig) { r.clustered(redistest.StartClusterWithReplicas(r, 3)) },
 		fault: func(r *rig, begun func()) {
 			master := r.cluster.Nodes[r.cluster.Owner(r, r.slot())]
@@ -156,7 +156,7 @@ var replicaRows = []*row{
 		want: outlives,
 	},
 	{
-		id: "B9", lease: failoverLease, limit: 12 * time.Second,
+		id: "B9", lease: failoverLease, limit: 14 * time.Second,
 		start: func(r *rig) { r.clustered(redistest.StartCluster(r, 3)) },
 		fault: func(r *rig, begun func()) {
 			begun()
@@ -171,7 +171,7 @@ var replicaRows = []*row{
 	{
 		id:      "B10",
 		remarks: map[byte]string{0: "for 4 s; a call that is refused for 3 s gives up"},
-		lease:   failoverLease, limit: 12 * time.Second,
+		lease:   failoverLease, limit: 14 * time.Second,
 		start: func(r *rig) { r.clustered(redistest.StartCluster(r, 3)) },
 		fault: func(r *rig, begun func()) {
 			from := r.cluster.Owner(r, r.slot())
@@ -185,7 +185,7 @@ var replicaRows = []*row{
 		want: want{"k", "kraf", "kaf", "k"},
 	},
 	{
-		id: "B11", lease: failoverLease, limit: 12 * time.Second,
+		id: "B11", lease: failoverLease, limit: 14 * time.Second,
 		start: func(r *rig) { r.clustered(redistest.StartCluster(r, 3)) },
 		fault: func(r *rig, begun func()) {
 			own := r.cluster.Owner(r, r.slot())
@@ -212,7 +212,7 @@ var replicaRows = []*row{
 		want: retries,
 	},
 	{
-		id: "B12", lossy: true, lease: failoverLease, limit: 12 * time.Second,
+		id: "B12", lossy: true, lease: failoverLease, limit: 14 * time.Second,
 		start: func(r *rig) {
 			r.skewable(func() { r.sentinels() })
 			for _, n := range r.several.Nodes[1:] {
@@ -233,6 +233,7 @@ var replicaRows = []*row{
 // sentinels sets up a primary, two replicas and three Sentinels.
 func (r *rig) sentinels() {
 	r.several = redistest.StartSentinels(r)
+	r.several.Tune(r)
 	r.options = append(r.options, patient)
 	r.admin = r.several.Client(r)
 	r.connect = func(int, ...func(*redis.Options)) redis.UniversalClient {

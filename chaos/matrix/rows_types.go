@@ -84,7 +84,7 @@ func wrongTypes(r *rig, w *row, columns []byte) map[byte]*sight {
 				}
 				r.happened(1)
 				before := r.admin.Dump(r.ctx, key).Val()
-				got, err := attempt(r, newThing(column, name, r.a), 600*time.Millisecond, s)
+				got, err := attempt(r, newThing(column, name, r.a), 2*time.Second, s)
 				switch {
 				case got == 'f':
 					failed++

@@ -38,7 +38,8 @@ func StartSentinels(t testing.TB, args ...string) *Sentinels {
 	for range 3 {
 		s.Sentinels = append(s.Sentinels, StartSentinel(t, sentinelName, primary,
 			"sentinel down-after-milliseconds "+sentinelName+" 500",
-			"sentinel failover-timeout "+sentinelName+" 4000",
+			// When no Sentinel wins the vote, the next one is after twice that.
+			"sentinel failover-timeout "+sentinelName+" 2000",
 			"sentinel parallel-syncs "+sentinelName+" 2"))
 	}
 	for _, w := range s.Sentinels {
@@ -156,7 +157,7 @@ func (s *Sentinels) Failover(t testing.TB, away func(*Server)) (old, promoted in
 }
 
 // settled is how long it may take the Sentinels to be at one: a failover that came
-// to nothing is tried again after eight seconds, and a server that is not in its
+// to nothing is tried again after four seconds, and a server that is not in its
 // role is put right after up to twenty, see [Sentinels.Tune].
 const settled = 60 * time.Second
 

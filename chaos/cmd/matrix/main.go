@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 
@@ -60,6 +61,8 @@ func play(ctx context.Context, fast bool, row string, parallel int, asJSON, docu
 		}
 	}
 	if sum.Wrong > 0 {
+		// Once more at the end, where a log that was cut has them.
+		tell("", slices.DeleteFunc(cells, func(c matrix.Cell) bool { return c.Result != matrix.Wrong }))
 		return fmt.Errorf("%d cells are wrong", sum.Wrong)
 	}
 	return nil
@@ -67,7 +70,7 @@ func play(ctx context.Context, fast bool, row string, parallel int, asJSON, docu
 
 func tell(_ string, cells []matrix.Cell) {
 	for i, c := range cells {
-		if i == 0 {
+		if i == 0 || c.Row != cells[i-1].Row {
 			fmt.Printf("%s %s (%d times, %.1fs)\n", c.Row, c.Fault, c.Proof, c.Seconds)
 		}
 		fmt.Printf("    %-10s %-16s %s\n", c.Result, c.Primitive, c.Seen)
