@@ -11,6 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/bench"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/object"
 	"github.com/latchkey-go/latchkey/fairlock"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/permitsemaphore"
@@ -56,7 +59,7 @@ func TestForceUnlock(t *testing.T) {
 	lost(t, p.Lost())
 
 	code, _, stderr = execute(t, at(s, "force-unlock", "pool", "--id", "x", "-y")...)
-	assert.Equal(t, exitConflict, code)
+	assert.Equal(t, exit.Conflict, code)
 	assert.Equal(t, "latchkey: x does not hold pool (nobody has)\n", stderr)
 }
 
@@ -70,7 +73,7 @@ func TestForceUnlockOfAChangedHolder(t *testing.T) {
 	require.NoError(t, before.Unlock(t.Context()))
 	now := take(t, l)
 	code, stdout, stderr := execute(t, at(s, "force-unlock", "job", "--id", before.HolderID(), "--yes")...)
-	assert.Equal(t, exitConflict, code)
+	assert.Equal(t, exit.Conflict, code)
 	assert.Empty(t, stdout)
 	assert.Equal(t, "latchkey: "+before.HolderID()+" does not hold job ("+now.HolderID()+")\n", stderr)
 	assert.Positive(t, now.Remaining())
@@ -80,10 +83,10 @@ func TestForceUnlockOfAChangedHolder(t *testing.T) {
 	c2 := prepare(t, at(s, "force-unlock", "job", "--id", now.HolderID())...)
 	detach(c2)
 	c2.start()
-	assert.Equal(t, exitUsage, c2.code())
+	assert.Equal(t, exit.Usage, c2.code())
 	assert.Contains(t, c2.err.String(), "--yes goes on without asking")
 	code, _, stderr = execute(t, at(s, "force-unlock", "job", "-y")...)
-	assert.Equal(t, exitUsage, code)
+	assert.Equal(t, exit.Usage, code)
 	assert.Contains(t, stderr, "--id is missing")
 	assert.False(t, free(t, s, "job"))
 }
@@ -105,7 +108,7 @@ func TestSemAcquireIntoNowhere(t *testing.T) {
 			c := prepare(t, at(s, append([]string{"sem", "acquire", "pool", "2"}, args...)...)...)
 			c.cmd.Stdout = out
 			c.start()
-			assert.Equal(t, exitFailed, c.code(), args)
+			assert.Equal(t, exit.Failed, c.code(), args)
 			assert.Regexp(t, `^latchkey: what there is to show cannot be written: .*\n$`, c.err.String())
 			assert.Equal(t, []string{"3"}, s.Do(t, "GET", "pool"), args)
 			assert.Equal(t, []string{"0"}, s.Do(t, "ZCARD", "{pool}:timeout"), args)
@@ -125,7 +128,7 @@ func TestFullDisk(t *testing.T) {
 			c := prepare(t, append(args, flags...)...)
 			c.cmd.Stdout = full
 			c.start()
-			assert.Equal(t, exitFailed, c.code(), args)
+			assert.Equal(t, exit.Failed, c.code(), args)
 			assert.Regexp(t, `^latchkey: what there is to show cannot be written: .*no space left on device\n$`, c.err.String())
 		}
 	}
@@ -140,22 +143,22 @@ func TestSem(t *testing.T) {
 		assert.Equal(t, want, code, "%s\n%s", stdout, stderr)
 		return stdout, stderr
 	}
-	run(exitUsage)
+	run(exit.Usage)
 	stdout, _ := run(0, "set", "plain", "3")
 	assert.Equal(t, "plain  counter\n  available  3\n", stdout)
 	stdout, _ = run(0, "acquire", "plain", "2")
 	assert.Empty(t, stdout)
 	assert.Equal(t, []string{"1"}, s.Do(t, "GET", "plain"))
-	_, stderr := run(exitConflict, "acquire", "plain", "2", "-w", "0.1")
+	_, stderr := run(exit.Conflict, "acquire", "plain", "2", "-w", "0.1")
 	assert.Equal(t, "latchkey: plain has not so many permits available\n", stderr)
-	run(exitConflict, "acquire", "plain", "2", "--nonblock")
+	run(exit.Conflict, "acquire", "plain", "2", "--nonblock")
 	run(0, "release", "plain", "2")
 	run(0, "add", "plain", "--", "-1")
 	run(0, "set", "plain", "9", "--if-absent")
 	assert.Equal(t, []string{"2"}, s.Do(t, "GET", "plain"))
 
 	// An id that a script does not have is not a permit more.
-	_, stderr = run(exitUsage, "release", "plain", "--id", "")
+	_, stderr = run(exit.Usage, "release", "plain", "--id", "")
 	assert.Contains(t, stderr, "an --id is empty")
 	assert.Equal(t, []string{"2"}, s.Do(t, "GET", "plain"))
 
@@ -163,22 +166,22 @@ func TestSem(t *testing.T) {
 	stdout, _ = run(0, "acquire", "plain", "2", "--lease", "30s")
 	ids := strings.Fields(stdout)
 	require.Len(t, ids, 2)
-	o := decoded[object](t, at(s, "sem", "show", "plain")...)
+	o := decoded[object.Object](t, at(s, "sem", "show", "plain")...)
 	assert.Equal(t, "permitsemaphore", o.Kind)
 	assert.Len(t, o.Holders, 2)
 	assert.InDelta(t, 30_000, o.Holders[0].LeaseMs, 15_000)
-	_, stderr = run(exitUsage, "acquire", "plain")
+	_, stderr = run(exit.Usage, "acquire", "plain")
 	assert.Contains(t, stderr, "--lease is needed")
-	_, stderr = run(exitUsage, "release", "plain")
+	_, stderr = run(exit.Usage, "release", "plain")
 	assert.Contains(t, stderr, "--id is needed")
 	run(0, "release", "plain", "--id", ids[0], "--id", ids[1])
-	_, stderr = run(exitConflict, "release", "plain", "--id", ids[0])
+	_, stderr = run(exit.Conflict, "release", "plain", "--id", ids[0])
 	assert.Contains(t, stderr, "plain: not held: "+ids[0])
 	run(0, "acquire", "plain", "2", "--lease", "0.2")
 	run(0, "acquire", "plain", "--lease", "1m", "-w", "10")
 	run(0, "delete", "plain", "-y")
 	run(0, "set", "plain", "1")
-	run(exitUsage, "acquire", "plain", "--lease", "0") // no permit without a lease
+	run(exit.Usage, "acquire", "plain", "--lease", "0") // no permit without a lease
 	assert.Equal(t, []string{"1"}, s.Do(t, "GET", "plain"))
 	stdout, _ = run(0, "delete", "plain", "-y")
 	assert.Equal(t, "plain was removed\n", stdout)
@@ -196,7 +199,7 @@ func TestSem(t *testing.T) {
 		{"release", "plain", "1", "--id", "x"},
 		{"frobnicate"},
 	} {
-		run(exitUsage, args...)
+		run(exit.Usage, args...)
 	}
 }
 
@@ -213,7 +216,7 @@ func TestSemAcquireInterrupted(t *testing.T) {
 	c := prepare(t, "-u", "redis://"+p.Addr(), "sem", "acquire", "pool", "2", "--lease", "1h").start()
 	redistest.Until(t, "the permits to be out", func() bool { return s.Do(t, "GET", "pool")[0] == "1" })
 	c.signal(syscall.SIGTERM)
-	assert.Equal(t, exitSignal+15, c.code())
+	assert.Equal(t, exit.Signal+15, c.code())
 	assert.Empty(t, c.out.String())
 	assert.Equal(t, []string{"3"}, s.Do(t, "GET", "pool"))
 }
@@ -233,12 +236,12 @@ func TestLatch(t *testing.T) {
 	})
 	stdout, _ := run(0, "set", "up", "3")
 	assert.Equal(t, "up  latch\n  left       3\n  listeners  1\n", stdout)
-	_, stderr := run(exitConflict, "set", "up", "5")
+	_, stderr := run(exit.Conflict, "set", "up", "5")
 	assert.Equal(t, "latchkey: a count of up is running\n", stderr)
-	_, stderr = run(exitConflict, "await", "up", "--nonblock")
+	_, stderr = run(exit.Conflict, "await", "up", "--nonblock")
 	assert.Equal(t, "latchkey: the count of up has not come to 0\n", stderr)
-	run(exitConflict, "await", "up", "-w", "0.1")
-	run(exitConflict, "await", "up", "-w", "0")
+	run(exit.Conflict, "await", "up", "-w", "0.1")
+	run(exit.Conflict, "await", "up", "-w", "0")
 	run(0, "count-down", "up")
 	assert.Equal(t, []string{"2"}, s.Do(t, "GET", "up"))
 	run(0, "countdown", "up", "2")
@@ -249,7 +252,7 @@ func TestLatch(t *testing.T) {
 	assert.Equal(t, "up has come to 0\n", stdout, "not to wait is to ask once")
 	assert.Equal(t, done{Name: "up", Changed: false}, decoded[done](t, at(s, "latch", "delete", "up", "-y")...))
 	for _, args := range [][]string{{}, {"set", "up", "0"}, {"set", "up", "9007199254740993"}, {"await", "up", "--set", "--nonblock"}, {"count-down", "up", "0"}, {"await"}} {
-		run(exitUsage, args...)
+		run(exit.Usage, args...)
 	}
 }
 
@@ -261,7 +264,7 @@ func TestLatchAwaitOfASilentRedis(t *testing.T) {
 	defer s.Thaw()
 	for _, flags := range [][]string{nil, {"--set"}} {
 		code, stdout, stderr := execute(t, at(s, append([]string{"latch", "await", "up", "-w", "0.3"}, flags...)...)...)
-		assert.Equal(t, exitUnavailable, code, flags)
+		assert.Equal(t, exit.Unavailable, code, flags)
 		assert.Empty(t, stdout)
 		assert.Equal(t, "latchkey: Redis at "+s.Addr+": no answer at the end of the wait\n", stderr)
 	}
@@ -285,19 +288,22 @@ func TestDoctor(t *testing.T) {
 
 	s.Do(t, "ACL", "SETUSER", "ann", "on", ">secret", "~app:*", "resetchannels", "+@all", "-hset")
 	code, stdout, _ = execute(t, "-u", "redis://"+s.Addr, "--user", "ann", "-a", "secret", "doctor", "--prefix", "app:")
-	assert.Equal(t, exitFailed, code)
+	assert.Equal(t, exit.Failed, code)
 	assert.Regexp(t, `\nfailure +rights .* locks do not work, .*hset`, strings.ToLower(stdout))
 	assert.Regexp(t, `\nwarning +pubsub `, stdout)
 	assert.NotContains(t, stdout, "secret")
 	code, _, _ = execute(t, "-p", "1", "doctor")
-	assert.Equal(t, exitUnavailable, code)
+	assert.Equal(t, exit.Unavailable, code)
 }
 
 func TestBench(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	for kind := range benchLoads {
-		r := decoded[benchResult](t, at(s, "bench", "--kind", kind, "--duration", "0.05", "--workers", "4", "--clients", "2", "--names", "2", "--hold", "0.001")...)
+	_, kinds, _ := execute(t, "__complete", "bench", "--kind", "")
+	all := strings.Fields(kinds[:strings.Index(kinds, ":")])
+	assert.Len(t, all, 7)
+	for _, kind := range all {
+		r := decoded[bench.Result](t, at(s, "bench", "--kind", kind, "--duration", "0.05", "--workers", "4", "--clients", "2", "--names", "2", "--hold", "0.001")...)
 		assert.Equal(t, kind, r.Kind)
 		assert.GreaterOrEqual(t, r.Operations, uint64(4))
 		assert.Greater(t, r.PerOperation, 0.3, kind)
@@ -313,7 +319,7 @@ func TestBench(t *testing.T) {
 	assert.Zero(t, code)
 	for _, flag := range []string{"--kind=locks", "--names=0", "--names=17", "--permits=0", "--workers=0", "--clients=17", "--duration=0"} {
 		code, _, stderr := execute(t, "bench", flag)
-		assert.Equal(t, exitUsage, code, flag)
+		assert.Equal(t, exit.Usage, code, flag)
 		assert.Regexp(t, "^latchkey: bench: ", stderr)
 	}
 }

@@ -1,21 +1,26 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"errors"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
+
+// scenarios are what the demo plays.
+var scenarios = []string{
+	"rlock", "rlock fenced", "rlock spin", "rlock reentrant", "rlock crash", "rlock forced", "fairlock", "rwlock",
+	"semaphore", "permitsemaphore", "countdownlatch", "multilock", "multilock group", "redlock",
+}
+
+// slowServer is a part of what it says of a server in memory.
+const slowServer = "the figures below say that it works, not how fast"
 
 func TestDemo(t *testing.T) {
 	t.Parallel()
@@ -23,13 +28,13 @@ func TestDemo(t *testing.T) {
 	assert.Zero(t, code)
 	assert.Empty(t, stderr)
 	assert.True(t, strings.HasSuffix(stdout, "\nviolations 0\n"), stdout)
-	for _, sc := range demoScenarios {
-		assert.Regexp(t, sc.name+` +[\d,]+ acquired in +[\d.]+s  ok\n`, stdout)
-		assert.Regexp(t, `\n *`+sc.name+` +12( +[^ ]+){5} +0\n`, stdout)
+	for _, name := range scenarios {
+		assert.Regexp(t, name+` +[\d,]+ acquired in +[\d.]+s  ok\n`, stdout)
+		assert.Regexp(t, `\n *`+name+` +12( +[^ ]+){5} +0\n`, stdout)
 	}
 	assert.NotContains(t, stdout, "\x1b")
 	assert.True(t, strings.HasPrefix(stdout, "12 workers on 3 clients, a server in memory: 14 loads of 50ms"), stdout)
-	assert.Contains(t, stdout, embeddedNote)
+	assert.Contains(t, stdout, slowServer)
 }
 
 func TestDemoJSON(t *testing.T) {
@@ -45,9 +50,9 @@ func TestDemoJSON(t *testing.T) {
 		Violations   uint64  `json:"violations"`
 	}
 	results := decoded[[]result](t, "demo", "--duration", "0.05", "--workers", "4")
-	require.Len(t, results, len(demoScenarios))
+	require.Len(t, results, len(scenarios))
 	for i, r := range results {
-		assert.Equal(t, demoScenarios[i].name, r.Scenario)
+		assert.Equal(t, scenarios[i], r.Scenario)
 		assert.Zero(t, r.Violations)
 		assert.NotZero(t, r.Acquisitions)
 	}
@@ -60,7 +65,7 @@ func TestDemoOnRealServer(t *testing.T) {
 	assert.Zero(t, code)
 	assert.Empty(t, stderr)
 	assert.Contains(t, stdout, "Redis at "+s.Addr)
-	assert.NotContains(t, stdout, embeddedNote)
+	assert.NotContains(t, stdout, slowServer)
 	leavesNothing(t, s)
 
 	// Without a flag that names it, a server in the environment is left alone.
@@ -94,7 +99,7 @@ func TestDemoInterrupted(t *testing.T) {
 			c := prepare(t, at(s, "demo", "--duration", "0.2", "--workers", "8")...).start()
 			c.says("rlock spin") // by then there is a counter of tokens
 			c.signal(sig)
-			assert.Equal(t, exitSignal+int(sig), c.code())
+			assert.Equal(t, exit.Signal+int(sig), c.code())
 			assert.Contains(t, c.out.String(), "interrupted\nviolations 0\n")
 			for _, key := range s.Do(t, "KEYS", "*") {
 				assert.NotEqual(t, []string{"-1"}, s.Do(t, "TTL", key), key)
@@ -106,83 +111,6 @@ func TestDemoInterrupted(t *testing.T) {
 func TestDemoUnavailable(t *testing.T) {
 	t.Parallel()
 	code, _, stderr := execute(t, "demo", "-p", "1")
-	assert.Equal(t, exitUnavailable, code)
+	assert.Equal(t, exit.Unavailable, code)
 	assert.Regexp(t, `^latchkey: Redis at 127\.0\.0\.1:1: `, stderr)
-}
-
-// The detector must see an overlap, or no violations means nothing.
-func TestSectionSeesOverlap(t *testing.T) {
-	st := new(stage)
-	s := section{st: st}
-	for range 3 {
-		s.leave(s.enter())
-	}
-	s.settle()
-	assert.Zero(t, st.violations.Load())
-
-	a := s.enter()
-	b := s.enter()
-	assert.EqualValues(t, 1, st.violations.Load(), "b has met a")
-	s.leave(a)
-	s.leave(b)
-	s.settle()
-	assert.EqualValues(t, 2, st.violations.Load(), "and has undone its count")
-
-	s.enter()
-	s.count.Store(s.turns.Load())
-	s.settle()
-	assert.EqualValues(t, 3, st.violations.Load(), "somebody is inside still")
-}
-
-func TestVerdict(t *testing.T) {
-	fine := &demoResult{name: "a"}
-	bad := &demoResult{name: "b", violations: 2}
-	failed := &demoResult{name: "c", err: errors.New("no")}
-	for _, c := range []struct {
-		results     []*demoResult
-		left        []string
-		interrupted error
-		code        int
-	}{
-		{results: []*demoResult{fine}, code: 0},
-		{results: []*demoResult{fine, bad}, code: exitFailed},
-		{results: []*demoResult{failed}, code: exitFailed},
-		{results: []*demoResult{fine}, left: []string{"k"}, code: exitFailed},
-		{results: []*demoResult{fine}, interrupted: endedBy(syscall.SIGINT), code: 130},
-		{results: []*demoResult{bad}, interrupted: endedBy(syscall.SIGINT), code: exitFailed},
-	} {
-		var out, errs bytes.Buffer
-		assert.Equal(t, c.code, report(&errs, verdict(&out, c.results, c.left, nil, c.interrupted)))
-		require.Contains(t, out.String(), "violations ")
-	}
-}
-
-// Who competes for what each keeps for long has a turn after all the others have
-// had theirs.
-func TestCompeteForWhatIsKept(t *testing.T) {
-	const keeps = grace / 8 // so that eleven of them take longer than it
-	compete := func(t *testing.T, turn time.Duration) (turns int, err error) {
-		st := newStage("", nil, &demoFlags{duration: 100 * time.Millisecond, workers: 12, clients: 1})
-		st.turn = turn
-		one := make(chan struct{}, 1)
-		err = st.compete(t.Context(), func(ctx context.Context, _ int) error {
-			select {
-			case one <- struct{}{}:
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-			turns++
-			time.Sleep(keeps)
-			<-one
-			return nil
-		})
-		return turns, err
-	}
-	synctest.Test(t, func(t *testing.T) {
-		turns, err := compete(t, keeps)
-		require.NoError(t, err)
-		assert.Equal(t, 12, turns)
-		_, err = compete(t, 0)
-		assert.ErrorIs(t, err, errNoProgress)
-	})
 }

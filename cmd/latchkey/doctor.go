@@ -6,6 +6,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
 )
 
 const doctorHelp = `doctor looks at the Redis servers and tries what locks need: version, role, memory
@@ -22,14 +24,14 @@ Exit status: 1 if there is a failure.`
 func newDoctor(conn *connection) *cobra.Command {
 	var prefix string
 	var sharded, both bool
-	out := new(printer)
+	out := new(text.Printer)
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Look for what is wrong with a Redis, or with the rights there",
 		Long:  doctorHelp,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			out.to(cmd.OutOrStdout())
+			out.To(cmd.OutOrStdout())
 			mode := latchkey.PubSubAuto
 			switch {
 			case both:
@@ -46,7 +48,7 @@ func newDoctor(conn *connection) *cobra.Command {
 	cmd.Flags().BoolVar(&sharded, "sharded", false, "try sharded pub/sub instead of plain")
 	cmd.Flags().BoolVar(&both, "both", false, "try sharded pub/sub and plain")
 	cmd.MarkFlagsMutuallyExclusive("sharded", "both")
-	printVar(cmd, out)
+	text.JSONVar(cmd, out)
 	return cmd
 }
 
@@ -104,7 +106,7 @@ var levelColours = map[latchkey.Level]string{
 	latchkey.LevelOK: "32", latchkey.LevelNote: "36", latchkey.LevelWarning: "33", latchkey.LevelFailure: "31",
 }
 
-func (s *session) doctor(ctx context.Context, out *printer) error {
+func (s *session) doctor(ctx context.Context, out *text.Printer) error {
 	r, err := s.client.Check(ctx)
 	if err != nil {
 		return err
@@ -114,20 +116,20 @@ func (s *session) doctor(ctx context.Context, out *printer) error {
 			f.Text = clientAdvice
 		}
 	}
-	if err := out.show(newDiagnosis(r), func() { writeReport(out, s.addr, r) }); err != nil {
+	if err := out.Show(newDiagnosis(r), func() { writeReport(out, s.addr, r) }); err != nil {
 		return err
 	}
 	if r.Worst() == latchkey.LevelFailure {
-		return &exit{code: exitFailed}
+		return &exit.Error{Code: exit.Failed}
 	}
 	return nil
 }
 
-func writeReport(out *printer, addr string, r latchkey.Report) {
-	out.printf("Redis at %s: %s\n\n", addr, r.Topology)
-	t := &table{titles: []string{"", "ABOUT", "SERVER", ""}}
+func writeReport(out *text.Printer, addr string, r latchkey.Report) {
+	out.Printf("Redis at %s: %s\n\n", addr, r.Topology)
+	t := &text.Table{Titles: []string{"", "ABOUT", "SERVER", ""}}
 	for _, f := range r.Findings {
-		t.add(out.paint(levelColours[f.Level], f.Level.String()), f.Name, orDash(shownText(f.Server)), harmless(f.Text))
+		t.Add(out.Paint(levelColours[f.Level], f.Level.String()), f.Name, text.OrDash(text.Phrase(f.Server)), text.Harmless(f.Text))
 	}
-	t.write(out)
+	t.Print(out)
 }

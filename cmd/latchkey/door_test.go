@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
@@ -43,7 +44,7 @@ func TestRefusedAtOnce(t *testing.T) {
 		{[]string{"-u", "unix:///nowhere/redis.sock"}, "no such file or directory"},
 	} {
 		conn, flags := new(connection), pflag.NewFlagSet("", pflag.ContinueOnError)
-		conn.register(flags)
+		conn.Register(flags)
 		require.NoError(t, flags.Parse(c.args))
 		err := conn.session(func(ctx context.Context, s *session) error {
 			go func() { _ = s.rdb.Ping(ctx).Err() }()
@@ -65,23 +66,8 @@ func TestRefusedInWords(t *testing.T) {
 		"latch await x", "force-unlock x --yes --id a:1", "demo", "bench",
 	} {
 		code, stdout, stderr := execute(t, append([]string{"-u", "redis://" + gone}, strings.Fields(args)...)...)
-		assert.Equal(t, exitUnavailable, code, args)
+		assert.Equal(t, exit.Unavailable, code, args)
 		assert.Empty(t, stdout, args)
 		assert.Equal(t, want, stderr, args)
 	}
-}
-
-// A server that has answered may come back.
-func TestDoorStaysOpen(t *testing.T) {
-	var d door
-	d.addrs = []string{"a", "b"}
-	var told []error
-	d.shut(func(err error) { told = append(told, err) })
-	d.refused("a", errTLS)
-	assert.Empty(t, told, "there is another address")
-	d.refused("b", errNoTLS)
-	assert.Equal(t, []error{errNoTLS}, told)
-	d.opened()
-	d.refused("b", errNoTLS)
-	assert.Len(t, told, 1)
 }

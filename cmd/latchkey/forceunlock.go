@@ -8,6 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/object"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
 	"github.com/latchkey-go/latchkey/fairlock"
 	"github.com/latchkey-go/latchkey/permitsemaphore"
 	"github.com/latchkey-go/latchkey/rlock"
@@ -26,7 +29,7 @@ Exit status: 75 if HOLDER does not have it, 1 if you say no.`
 func newForceUnlock(conn *connection) *cobra.Command {
 	var id string
 	var yes bool
-	out := new(printer)
+	out := new(text.Printer)
 	cmd := &cobra.Command{
 		Use:               "force-unlock NAME --id HOLDER",
 		Short:             "Take a lock or a permit from its holder",
@@ -36,12 +39,12 @@ func newForceUnlock(conn *connection) *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if id == "" {
-				return usagef("force-unlock: --id is missing: whose hold is it? 'latchkey show' tells")
+				return exit.Usagef("force-unlock: --id is missing: whose hold is it? 'latchkey show' tells")
 			}
 			if err := mayBe(args[0]); err != nil {
 				return err
 			}
-			out.to(cmd.OutOrStdout())
+			out.To(cmd.OutOrStdout())
 			return conn.session(func(ctx context.Context, s *session) error {
 				return s.forceUnlock(ctx, out, args[0], id, yes)
 			}, latchkey.WithPubSub(conn.publishes()))
@@ -49,25 +52,25 @@ func newForceUnlock(conn *connection) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&id, "id", "", "the `HOLDER` that must have it")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	printVar(cmd, out)
+	text.JSONVar(cmd, out)
 	return cmd
 }
 
-func (s *session) forceUnlock(ctx context.Context, out *printer, name, id string, yes bool) error {
+func (s *session) forceUnlock(ctx context.Context, out *text.Printer, name, id string, yes bool) error {
 	info, err := s.client.Info(ctx, name)
 	if err != nil {
 		return err
 	}
-	o := newObject(info)
-	h := o.held(id)
+	o := object.New(info)
+	h := o.Held(id)
 	if h == nil {
 		return changed(name, id, o)
 	}
-	if !yes && !out.json {
-		o.writeAll(out)
-		out.printf("\n")
+	if !yes && !out.JSON {
+		o.Print(out)
+		out.Printf("\n")
 	}
-	if err := confirm(ctx, yes, "Take %s from %s?", shownName(name), shownName(id)); err != nil {
+	if err := confirm(ctx, yes, "Take %s from %s?", text.Name(name), text.Name(id)); err != nil {
 		return err
 	}
 	freed, err := s.free(ctx, o, id)
@@ -77,42 +80,32 @@ func (s *session) forceUnlock(ctx context.Context, out *printer, name, id string
 	if !freed {
 		return changed(name, id, nil)
 	}
-	return out.show(struct {
+	return out.Show(struct {
 		Name  string `json:"name"`
 		ID    string `json:"id"`
 		Freed bool   `json:"freed"`
 	}{name, id, true}, func() {
-		out.printf("%s was taken from %s\n", shownName(name), shownName(id))
+		out.Printf("%s was taken from %s\n", text.Name(name), text.Name(id))
 	})
-}
-
-// held returns the holder of that id, or nil.
-func (o *object) held(id string) *latchkey.HolderInfo {
-	for i := range o.info.Holders {
-		if o.info.Holders[i].ID == id {
-			return &o.info.Holders[i]
-		}
-	}
-	return nil
 }
 
 // changed is the error when somebody else, or nobody, has it. o is nil where it
 // is not known who.
-func changed(name, id string, o *object) error {
+func changed(name, id string, o *object.Object) error {
 	who := "any more"
 	switch {
 	case o == nil:
 	case len(o.Holders) == 0:
 		who = "(nobody has)"
 	default:
-		who = "(" + o.who() + ")"
+		who = "(" + o.Who() + ")"
 	}
-	return exitf(exitConflict, "%s does not hold %s %s", shownName(id), shownName(name), who)
+	return exit.Errorf(exit.Conflict, "%s does not hold %s %s", text.Name(id), text.Name(name), who)
 }
 
 // free takes an object from one holder, in the way of its kind.
-func (s *session) free(ctx context.Context, o *object, id string) (bool, error) {
-	switch o.info.Kind {
+func (s *session) free(ctx context.Context, o *object.Object, id string) (bool, error) {
+	switch latchkey.Kind(o.Kind) {
 	case latchkey.KindLock:
 		return rlock.New(s.client, o.Name).ForceUnlockHolder(ctx, id)
 	case latchkey.KindFair:
@@ -130,14 +123,5 @@ func (s *session) free(ctx context.Context, o *object, id string) (bool, error) 
 		}
 		return err == nil, err
 	}
-	return false, exitf(exitFailed, "%s is a %s, which cannot be taken from one holder", shownName(o.Name), o.Kind)
-}
-
-// publishes is how releases are published by a command: in a cluster both ways,
-// because nobody knows how those listen who wait.
-func (c *connection) publishes() latchkey.PubSubMode {
-	if c.cluster {
-		return latchkey.PubSubBoth
-	}
-	return latchkey.PubSubAuto
+	return false, exit.Errorf(exit.Failed, "%s is a %s, which cannot be taken from one holder", text.Name(o.Name), o.Kind)
 }

@@ -7,6 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/object"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
 	"github.com/latchkey-go/latchkey/countdownlatch"
 	"github.com/latchkey-go/latchkey/internal/engine"
 )
@@ -34,7 +37,7 @@ func newLatch(conn *connection) *cobra.Command {
 func newLatchShow(conn *connection) *cobra.Command {
 	c := change{looks: true, cmd: cobra.Command{Use: "show NAME", Short: "Show the count that is left, as 'latchkey show' does", Long: showHelp}}
 	c.do = func(ctx context.Context, s *session, name string, _ []string) (any, error) {
-		return s.seen(ctx, name, countLeft)
+		return s.seen(ctx, name, object.CountLeft)
 	}
 	return c.command(conn)
 }
@@ -54,12 +57,12 @@ Exit status: 75 if a count is running; that goes on.`,
 		}
 		set, err := countdownlatch.New(s.client, name).TrySetCount(ctx, n)
 		if err == nil && !set {
-			err = exitf(exitConflict, "a count of %s is running", shownName(name))
+			err = exit.Errorf(exit.Conflict, "a count of %s is running", text.Name(name))
 		}
 		if err != nil {
 			return nil, err
 		}
-		return s.seen(ctx, name, countLeft)
+		return s.seen(ctx, name, object.CountLeft)
 	}
 	return c.command(conn)
 }
@@ -82,7 +85,7 @@ func newLatchCountDown(conn *connection) *cobra.Command {
 				return nil, err
 			}
 		}
-		return s.seen(ctx, name, countLeft)
+		return s.seen(ctx, name, object.CountLeft)
 	}
 	return c.command(conn)
 }
@@ -103,15 +106,15 @@ Exit status: 75 if the time of --wait was over, or --nonblock found a count runn
 	c.do = func(ctx context.Context, s *session, name string, _ []string) (any, error) {
 		err := w.check()
 		if err == nil && w.nonblock && *set {
-			err = usagef("await: --nonblock and --set exclude each other")
+			err = exit.Usagef("await: --nonblock and --set exclude each other")
 		}
 		if err == nil {
 			err = awaited(ctx, countdownlatch.New(s.client, name), *set, w)
 		}
 		if errors.Is(err, context.DeadlineExceeded) {
-			err = exitf(exitConflict, "the count of %s has not come to 0", shownName(name))
+			err = exit.Errorf(exit.Conflict, "the count of %s has not come to 0", text.Name(name))
 		}
-		return &done{name, true, shownName(name) + " has come to 0"}, err
+		return &done{name, true, text.Name(name) + " has come to 0"}, err
 	}
 	return c.command(conn)
 }
@@ -158,7 +161,7 @@ func newLatchDelete(conn *connection) *cobra.Command {
 	}}
 	yes := c.cmd.Flags().BoolP("yes", "y", false, "do not ask")
 	c.do = func(ctx context.Context, s *session, name string, _ []string) (any, error) {
-		if err := confirm(ctx, *yes, "End the count of %s, and let go on whoever waits for it?", shownName(name)); err != nil {
+		if err := confirm(ctx, *yes, "End the count of %s, and let go on whoever waits for it?", text.Name(name)); err != nil {
 			return nil, err
 		}
 		was, err := countdownlatch.New(s.client, name).Delete(ctx)

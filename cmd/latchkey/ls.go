@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/object"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
 )
 
 const lsHelp = `ls lists the locks that are held or waited for, and the semaphores, permits and
@@ -29,14 +28,8 @@ const lsExamples = `  latchkey ls
   latchkey ls --kind lock,fair,readwrite
   latchkey ls --all`
 
-// kindNames are what --kind takes.
-var kindNames = []string{
-	string(latchkey.KindLock), string(latchkey.KindFair), string(latchkey.KindReadWrite), string(latchkey.KindMultiLock),
-	string(latchkey.KindSemaphore), string(latchkey.KindPermitSemaphore), string(latchkey.KindLatch), string(latchkey.KindCounter), kindFree,
-}
-
 func newLs(conn *connection) *cobra.Command {
-	f, out := new(finder), new(printer)
+	f, out := new(object.Finder), new(text.Printer)
 	cmd := &cobra.Command{
 		Use:     "ls",
 		Short:   "List locks and other objects, with their holders",
@@ -44,59 +37,42 @@ func newLs(conn *connection) *cobra.Command {
 		Example: lsExamples,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(); err != nil {
+			if err := f.Check(); err != nil {
 				return err
 			}
-			out.to(cmd.OutOrStdout())
+			out.To(cmd.OutOrStdout())
 			return conn.session(func(ctx context.Context, s *session) error {
-				objects, err := f.list(ctx, s, cmd.ErrOrStderr())
+				objects, err := list(ctx, s, f, cmd.ErrOrStderr())
 				if err != nil {
 					return err
 				}
-				return out.show(objects, func() { listTable(objects).write(out) })
+				return out.Show(objects, func() { object.Table(objects).Print(out) })
 			})
 		},
 	}
-	f.register(cmd)
-	printVar(cmd, out)
+	f.Register(cmd)
+	text.JSONVar(cmd, out)
 	return cmd
 }
 
-// register adds the flags that choose what is listed.
-func (f *finder) register(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.match, "match", "", "only names that match the `PATTERN`: * ? [a-z], as in Redis")
-	cmd.Flags().StringSliceVar(&f.kinds, "kind", nil, "only these `KINDS`: "+strings.Join(kindNames, ", "))
-	cmd.Flags().BoolVarP(&f.all, "all", "A", false, "also integers that may be semaphores or latches, and free locks with a token")
-	_ = cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(kindNames, cobra.ShellCompDirectiveNoFileComp))
-}
-
-func (f *finder) check() error {
-	for _, k := range f.kinds {
-		if !slices.Contains(kindNames, k) {
-			return usagef("%s is no kind; there are %s", shownName(k), strings.Join(kindNames, ", "))
-		}
-	}
-	return nil
-}
-
 // list finds what there is, and shows progress on a terminal if that takes long.
-func (f *finder) list(ctx context.Context, s *session, errs io.Writer) ([]*object, error) {
-	done := f.progress(errs)
+func list(ctx context.Context, s *session, f *object.Finder, errs io.Writer) ([]*object.Object, error) {
+	done := progress(f, errs)
 	defer done()
-	names, err := f.find(ctx, s.rdb)
+	names, err := f.Find(ctx, s.rdb)
 	if err != nil {
 		return nil, err
 	}
-	objects, err := f.objects(ctx, s, names)
+	objects, err := f.Objects(ctx, s.client, names)
 	if objects == nil {
-		objects = []*object{} // which JSON calls []
+		objects = []*object.Object{} // which JSON calls []
 	}
 	return objects, err
 }
 
 // progress shows how many keys were looked at, after the first second.
-func (f *finder) progress(errs io.Writer) (done func()) {
-	if !isTerminal(errs) {
+func progress(f *object.Finder, errs io.Writer) (done func()) {
+	if !text.IsTerminal(errs) {
 		return func() {}
 	}
 	stop, ended := make(chan struct{}), make(chan struct{})
@@ -107,7 +83,7 @@ func (f *finder) progress(errs io.Writer) (done func()) {
 		for shown := false; ; shown = true {
 			select {
 			case <-tick.C:
-				fmt.Fprintf(errs, "\r%s keys\x1b[K", grouped(uint64(f.keys.Load())))
+				fmt.Fprintf(errs, "\r%s keys\x1b[K", text.Grouped(uint64(f.Looked())))
 			case <-stop:
 				if shown {
 					fmt.Fprint(errs, "\r\x1b[K")
@@ -117,12 +93,4 @@ func (f *finder) progress(errs io.Writer) (done func()) {
 		}
 	}()
 	return func() { close(stop); <-ended }
-}
-
-func listTable(objects []*object) *table {
-	t := &table{titles: listTitles}
-	for _, o := range objects {
-		t.add(o.line()...)
-	}
-	return t
 }

@@ -7,6 +7,9 @@ import (
 
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
+
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/bench"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/demo"
 )
 
 func main() {
@@ -28,15 +31,15 @@ line makes no sense; 69 Redis cannot be reached, or refuses.`,
 		SilenceUsage:  true,
 	}
 	root.SetHelpTemplate(root.HelpTemplate() + "{{if not .HasParent}}" + environmentHelp + "{{end}}")
-	conn.register(root.PersistentFlags())
+	conn.Register(root.PersistentFlags())
 	// -h is the host, as it is redis-cli's; so help has no shorthand.
 	root.PersistentFlags().Bool("help", false, "show the help of a command")
 	run := newRun(conn)
 	root.AddCommand(run, newLs(conn), newTop(conn), newShow(conn), newWaiters(conn), newForceUnlock(conn), newSem(conn), newLatch(conn),
-		newDoctor(conn), newBench(conn), newDemo(conn), newVersion())
+		newDoctor(conn), bench.Command(&conn.Flags), demo.Command(&conn.Flags), newVersion())
 	for _, cmd := range leaves(root) {
 		if cmd != run { // where -n is flock's
-			conn.dbShorthand(cmd)
+			conn.DBShorthand(cmd)
 		}
 	}
 	return root

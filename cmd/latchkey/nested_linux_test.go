@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
@@ -22,20 +23,20 @@ func TestRunNested(t *testing.T) {
 		code         int
 		stderr       string
 	}{
-		{"job", run + "job echo in", exitConflict, self + "the lock \"job\""},
-		{"job", run + "other " + run + "job echo in", exitConflict, self + "the lock \"job\""},
-		{"job", run + "-n job echo in", exitConflict, self},
+		{"job", run + "job echo in", exit.Conflict, self + "the lock \"job\""},
+		{"job", run + "other " + run + "job echo in", exit.Conflict, self + "the lock \"job\""},
+		{"job", run + "-n job echo in", exit.Conflict, self},
 		{"job", run + "-w 1h -E 3 job echo in", 3, self},
 		{"job", run + "-n -E 0 job", 0, ""},
-		{"job", run + "--fair job echo in", exitConflict, self},
-		{"--fair job", run + "job echo in", exitConflict, self},
-		{"-x data", run + "-x data echo in", exitConflict, self + "the read-write lock \"data\""},
-		{"-x data", run + "-s data echo in", exitConflict, self},
-		{"-s data", run + "-x data echo in", exitConflict, self},
+		{"job", run + "--fair job echo in", exit.Conflict, self},
+		{"--fair job", run + "job echo in", exit.Conflict, self},
+		{"-x data", run + "-x data echo in", exit.Conflict, self + "the read-write lock \"data\""},
+		{"-x data", run + "-s data echo in", exit.Conflict, self},
+		{"-s data", run + "-x data echo in", exit.Conflict, self},
 		{"-s data", run + "-s data echo in", 0, ""},
-		{"--permits 1 one", run + "--permits 1 one echo in", exitConflict, self + "the permits of \"one\""},
+		{"--permits 1 one", run + "--permits 1 one echo in", exit.Conflict, self + "the permits of \"one\""},
 		{"--permits 2 two", run + "--permits 2 two echo in", 0, ""},
-		{"--permits 2 two", run + "--permits 2 two " + run + "--permits 2 two echo in", exitConflict, self},
+		{"--permits 2 two", run + "--permits 2 two " + run + "--permits 2 two echo in", exit.Conflict, self},
 		{"job", run + "other echo in", 0, ""},
 		{"job", run + "--db 1 job echo in", 0, ""}, // another lock of the same name
 	} {

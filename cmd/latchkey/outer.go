@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
 )
 
 // The variables by which a run knows the runs that it is part of: the holder of
@@ -34,9 +35,9 @@ func (j *job) selfMade(ctx context.Context, client *latchkey.Client) error {
 		return nil //nolint:nilerror // see above
 	}
 	if j.conflict == 0 && j.waits.bounded() {
-		return &exit{code: 0}
+		return &exit.Error{Code: 0}
 	}
-	return exitf(j.conflict, "a run that this one is part of has %s, and ends after this one", j.what())
+	return exit.Errorf(j.conflict, "a run that this one is part of has %s, and ends after this one", j.what())
 }
 
 // blocked reports whether what outer hold of a name leaves nothing for j.

@@ -34,6 +34,7 @@ func TestReleaseFiles(t *testing.T) {
 			assert.Contains(t, text("Dockerfile"), "COPY "+dir+"/go.mod "+dir+"/go.sum "+dir+"/", "go.work wants it")
 		}
 	}
+	assert.Contains(t, text(".goreleaser.yaml"), "  github:\n    owner: latchkey-go\n    name: latchkey\n", "a clone may have no remote")
 	// A key that goreleaser does not know ends a release.
 	known := " archives before builds changelog checksum project_name release snapshot version "
 	for _, m := range regexp.MustCompile(`(?m)^(\w+):`).FindAllStringSubmatch(text(".goreleaser.yaml"), -1) {

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -19,7 +18,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/connect"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/object"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/runner"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
 )
 
 const runHelp = `run takes the lock NAME, runs CMD, and gives the lock back when CMD has ended.
@@ -68,12 +71,6 @@ const runExamples = `  latchkey run nightly -- ./backup.sh           wait for it
   latchkey run -x data ./import.sh              one may write
   latchkey run --hold-at-least 50s -n -E 0 tick ./tick    once a minute, on many machines
   latchkey run -c 'cd /srv && ./migrate | tee log' migrate`
-
-// maxTime is the longest time that Redis is asked to keep.
-const maxTime = 10 * 365 * 24 * time.Hour
-
-// maxPermits is how many permits a semaphore may have.
-const maxPermits = 1_000_000_000
 
 // maxLabel is the longest label, in bytes.
 const maxLabel = 1024
@@ -125,15 +122,15 @@ func (f *runFlags) register(fs *pflag.FlagSet) {
 	fs.SetInterspersed(false) // what follows NAME belongs to CMD
 	fs.SortFlags = false
 	f.waits.register(fs, "n")
-	fs.IntVarP(&f.conflict, "conflict-exit-code", "E", exitConflict, "exit `code` when the lock was not to be had; with 0 nothing is said")
+	fs.IntVarP(&f.conflict, "conflict-exit-code", "E", exit.Conflict, "exit `code` when the lock was not to be had; with 0 nothing is said")
 	fs.BoolVarP(&f.shared, "shared", "s", false, "take the read lock of the read-write lock NAME: shared with others of -s")
 	fs.BoolVarP(&f.exclusive, "exclusive", "x", false, "take its write lock: alone, also with regard to -s")
 	fs.BoolVar(&f.fair, "fair", false, "take the fair lock NAME: first come, first served, over all machines")
 	fs.IntVar(&f.permits, "permits", 0, "let `N` run at a time: take one of the N permits of the semaphore NAME, which\nare made if there are none")
-	durationVar(fs, &f.lease, "lease", "", 30*time.Second, "the lease, renewed every third of it: how long the lock stays closed after\na crash, and for how long Redis may be out of reach; at least 100ms")
-	durationVar(fs, &f.holdMin, "hold-at-least", "", 0, "keep the lock closed for so long, however soon CMD ends; run does not wait for that")
-	durationVar(fs, &f.holdMax, "hold-at-most", "", 0, "stop CMD when it has run for so long")
-	durationVar(fs, &f.killAfter, "kill-after", "", 5*time.Second, "what comes between TERM and KILL when CMD is stopped")
+	text.DurationVar(fs, &f.lease, "lease", "", 30*time.Second, "the lease, renewed every third of it: how long the lock stays closed after\na crash, and for how long Redis may be out of reach; at least 100ms")
+	text.DurationVar(fs, &f.holdMin, "hold-at-least", "", 0, "keep the lock closed for so long, however soon CMD ends; run does not wait for that")
+	text.DurationVar(fs, &f.holdMax, "hold-at-most", "", 0, "stop CMD when it has run for so long")
+	text.DurationVar(fs, &f.killAfter, "kill-after", "", 5*time.Second, "what comes between TERM and KILL when CMD is stopped")
 	fs.StringVar(&f.label, "label", "", "who this is, for people who look at the lock (default user@host CMD, without arguments)")
 	fs.StringVarP(&f.shell, "shell", "c", "", "give `STRING` to a shell instead of CMD")
 }
@@ -152,7 +149,7 @@ func (f *runFlags) job(args []string, dash int) (*job, error) {
 		return nil, err
 	}
 	if len(args) == 0 || args[0] == "" {
-		return nil, usagef("run: the NAME of the lock is missing")
+		return nil, exit.Usagef("run: the NAME of the lock is missing")
 	}
 	if err := mayBe(args[0]); err != nil {
 		return nil, err
@@ -164,13 +161,13 @@ func (f *runFlags) job(args []string, dash int) (*job, error) {
 	}
 	switch {
 	case f.shell != "" && len(j.argv) > 0:
-		return nil, usagef("run: there is a CMD besides -c")
+		return nil, exit.Usagef("run: there is a CMD besides -c")
 	case f.shell != "":
 		j.argv = runner.ShellCommand(f.shell)
 	case len(j.argv) == 0 || j.argv[0] == "":
-		return nil, usagef("run: the CMD is missing")
+		return nil, exit.Usagef("run: the CMD is missing")
 	case j.argv[0][0] == '-' && !dashed:
-		return nil, usagef("run: %s stands where CMD is expected; flags come before NAME", j.argv[0])
+		return nil, exit.Usagef("run: %s stands where CMD is expected; flags come before NAME", j.argv[0])
 	}
 	if !j.labelGiven {
 		j.label = defaultLabel(j.argv[0])
@@ -184,19 +181,19 @@ func (f *runFlags) check() error {
 	}
 	switch {
 	case f.conflict < 0 || f.conflict > 255:
-		return usagef("run: an exit code is between 0 and 255, so -E cannot be %d", f.conflict)
-	case f.lease < 100*time.Millisecond || f.lease > maxTime:
-		return usagef("run: a --lease of %v: the least is 100ms, the most %v", f.lease, maxTime)
-	case f.holdMin > maxTime || f.holdMax > maxTime:
-		return usagef("run: the most that a lock can be held is %v", maxTime)
+		return exit.Usagef("run: an exit code is between 0 and 255, so -E cannot be %d", f.conflict)
+	case f.lease < 100*time.Millisecond || f.lease > object.MaxTime:
+		return exit.Usagef("run: a --lease of %v: the least is 100ms, the most %v", f.lease, object.MaxTime)
+	case f.holdMin > object.MaxTime || f.holdMax > object.MaxTime:
+		return exit.Usagef("run: the most that a lock can be held is %v", object.MaxTime)
 	case f.holdMax > 0 && f.holdMin > f.holdMax:
-		return usagef("run: --hold-at-least %v is longer than --hold-at-most %v", f.holdMin, f.holdMax)
+		return exit.Usagef("run: --hold-at-least %v is longer than --hold-at-most %v", f.holdMin, f.holdMax)
 	case count(f.shared, f.exclusive, f.fair, f.permitsGiven) > 1:
-		return usagef("run: -s, -x, --fair and --permits exclude each other")
-	case f.permitsGiven && (f.permits < 1 || f.permits > maxPermits):
-		return usagef("run: --permits must be between 1 and %d, not %d", maxPermits, f.permits)
+		return exit.Usagef("run: -s, -x, --fair and --permits exclude each other")
+	case f.permitsGiven && (f.permits < 1 || f.permits > object.MaxPermits):
+		return exit.Usagef("run: --permits must be between 1 and %d, not %d", object.MaxPermits, f.permits)
 	case len(f.label) > maxLabel:
-		return usagef("run: the label has %d bytes, the most is %d", len(f.label), maxLabel)
+		return exit.Usagef("run: the label has %d bytes, the most is %d", len(f.label), maxLabel)
 	}
 	return nil
 }
@@ -238,7 +235,7 @@ func (j *job) run(conn *connection) (err error) {
 	if j.path, err = lookPath(j.argv[0]); err != nil {
 		return err
 	}
-	rdb, addr, err := conn.open()
+	rdb, addr, err := conn.Open()
 	if err != nil {
 		return err
 	}
@@ -254,8 +251,8 @@ func (j *job) run(conn *connection) (err error) {
 
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
-	conn.door.shut(func(err error) {
-		stop(unavailable(addr, err))
+	conn.OnRefusal(func(err error) {
+		stop(connect.Unavailable(addr, err))
 		_ = rdb.Close() // nothing is asked again, or cleaned up
 	})
 	g, err := j.acquire(ctx, stop, client, addr, signals)
@@ -271,22 +268,22 @@ func (j *job) run(conn *connection) (err error) {
 		return j.lost(err)
 	case uerr != nil:
 		// CMD has done its work: its exit code stands.
-		warn("%q could not be given back, and ends with its lease: %v", j.name, unavailable(addr, uerr))
+		warn("%q could not be given back, and ends with its lease: %v", j.name, connect.Unavailable(addr, uerr))
 	}
 	return err
 }
 
 // lost is the error of a job that has lost its lock. err is how it ended.
 func (j *job) lost(err error) error {
-	var e *exit
-	if errors.As(err, &e) && e.code == exitLost {
+	var e *exit.Error
+	if errors.As(err, &e) && e.Code == exit.Lost {
 		return err
 	}
 	code := 0
 	if e != nil {
-		code = e.code
+		code = e.Code
 	}
-	return exitf(exitLost, "lost %s while %s ran, which has ended with %d", j.what(), j.argv[0], code)
+	return exit.Errorf(exit.Lost, "lost %s while %s ran, which has ended with %d", j.what(), j.argv[0], code)
 }
 
 // acquire takes the lock, or returns why not. stop ends ctx.
@@ -299,7 +296,7 @@ func (j *job) acquire(ctx context.Context, stop context.CancelCauseFunc, client 
 			select {
 			case sig := <-signals:
 				if runner.EndsWait(sig) {
-					stop(endedBy(sig))
+					stop(runner.EndedBy(sig))
 					return
 				}
 			case <-waiting:
@@ -330,20 +327,20 @@ func (j *job) acquire(ctx context.Context, stop context.CancelCauseFunc, client 
 
 // refused says why there is no lock: an error also where the exit code is 0.
 func (j *job) refused(client *latchkey.Client, addr string, err error) error {
-	var e *exit
+	var e *exit.Error
 	if errors.As(err, &e) {
 		return err
 	}
 	if refusal(err) {
 		if j.conflict == 0 {
-			return &exit{code: 0}
+			return &exit.Error{Code: 0}
 		}
-		return exitf(j.conflict, "somebody else has %s", j.what())
+		return exit.Errorf(j.conflict, "somebody else has %s", j.what())
 	}
 	if errors.Is(err, latchkey.ErrKeyConflict) {
-		err = fmt.Errorf("%s cannot be had: the key is %s", j.what(), whatIs(context.Background(), client, j.name))
+		err = fmt.Errorf("%s cannot be had: the key is %s", j.what(), object.WhatIs(context.Background(), client, j.name))
 	}
-	return unavailable(addr, err)
+	return connect.Unavailable(addr, err)
 }
 
 // what says what the flags ask for.
@@ -357,12 +354,6 @@ func (j *job) what() string {
 	return fmt.Sprintf("the lock %q", j.name)
 }
 
-// endedBy is how a process ends that a signal ends.
-func endedBy(sig os.Signal) error {
-	n, _ := sig.(syscall.Signal)
-	return &exit{code: exitSignal + int(n)}
-}
-
 // hold runs CMD under the lock, and returns when it has ended.
 func (j *job) hold(g grip, signals chan os.Signal) error {
 	cmd := &runner.Command{
@@ -373,13 +364,13 @@ func (j *job) hold(g grip, signals chan os.Signal) error {
 	case err != nil:
 		return cannotRun(j.argv[0], err)
 	case why == runner.TooLate:
-		return exitf(exitLost, "lost %s before %s was started", j.what(), j.argv[0])
+		return exit.Errorf(exit.Lost, "lost %s before %s was started", j.what(), j.argv[0])
 	case why == runner.Lost:
-		return exitf(exitLost, "lost %s; %s was stopped", j.what(), j.argv[0])
+		return exit.Errorf(exit.Lost, "lost %s; %s was stopped", j.what(), j.argv[0])
 	case why == runner.AtMost:
-		return exitf(exitTimeout, "%s was stopped: it had held %q for %v", j.argv[0], j.name, j.holdMax)
+		return exit.Errorf(exit.Timeout, "%s was stopped: it had held %q for %v", j.argv[0], j.name, j.holdMax)
 	case code != 0:
-		return &exit{code: code}
+		return &exit.Error{Code: code}
 	}
 	return nil
 }
@@ -387,7 +378,7 @@ func (j *job) hold(g grip, signals chan os.Signal) error {
 // environment returns the environment of CMD.
 func (j *job) environment(g grip) []string {
 	var env []string
-	for _, e := range withoutPasswords(os.Environ()) {
+	for _, e := range connect.WithoutPasswords(os.Environ()) {
 		if !strings.HasPrefix(e, "LATCHKEY_") {
 			env = append(env, e)
 		}
@@ -424,13 +415,13 @@ func inPath(name string) bool {
 }
 
 func cannotRun(name string, err error) error {
-	code := exitCannotRun
+	code := exit.CannotRun
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-		code = exitNotFound
+		code = exit.NotFound
 	}
 	var e *exec.Error
 	if errors.As(err, &e) {
 		err = e.Err
 	}
-	return exitf(code, "cannot run %s: %v", name, err)
+	return exit.Errorf(code, "cannot run %s: %v", name, err)
 }

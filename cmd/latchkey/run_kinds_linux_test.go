@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/object"
 	"github.com/latchkey-go/latchkey/fairlock"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
@@ -35,7 +37,7 @@ func TestRunShared(t *testing.T) {
 	assert.Regexp(t, `^ready=.+:\d+,0\.`, a.out.String())
 
 	code, _, stderr := execute(t, runAt(s, []string{"-x", "-n", "data"}, []string{"true"})...)
-	assert.Equal(t, exitConflict, code)
+	assert.Equal(t, exit.Conflict, code)
 	assert.Equal(t, "latchkey: somebody else has the read-write lock \"data\"\n", stderr)
 	w := prepare(t, runAt(s, []string{"-x", "-w", "10", "data"}, sh("exit 5"))...).start()
 	enda()
@@ -47,7 +49,7 @@ func TestRunShared(t *testing.T) {
 	c, endc := parked(t, s, "--exclusive", "data")
 	for _, flag := range []string{"-s", "-x"} {
 		code, _, _ = execute(t, runAt(s, []string{flag, "-n", "data"}, []string{"true"})...)
-		assert.Equal(t, exitConflict, code, flag)
+		assert.Equal(t, exit.Conflict, code, flag)
 	}
 	endc()
 	assert.Zero(t, c.code())
@@ -60,7 +62,7 @@ func TestRunOfAnotherKind(t *testing.T) {
 	s := redistest.Start(t)
 	a, end := parked(t, s, "job")
 	code, _, stderr := execute(t, runAt(s, []string{"-s", "-n", "job"}, []string{"true"})...)
-	assert.Equal(t, exitUnavailable, code)
+	assert.Equal(t, exit.Unavailable, code)
 	assert.Equal(t, "latchkey: Redis at "+s.Addr+": the read-write lock \"job\" cannot be had: the key is a lock\n", stderr)
 	end()
 	assert.Zero(t, a.code())
@@ -99,11 +101,11 @@ func TestRunPermits(t *testing.T) {
 	b, endb := parked(t, s, "--permits", "2", "pool")
 	assert.Regexp(t, `^ready=[0-9a-f]{32},0\.`, a.out.String())
 	redistest.Until(t, "the label", func() bool {
-		holders := decoded[object](t, at(s, "show", "pool")...).Holders
-		return slices.ContainsFunc(holders, func(h holder) bool { return h.Label == "the first" && h.PID == a.cmd.Process.Pid })
+		holders := decoded[object.Object](t, at(s, "show", "pool")...).Holders
+		return slices.ContainsFunc(holders, func(h object.Holder) bool { return h.Label == "the first" && h.PID == a.cmd.Process.Pid })
 	})
 	code, _, stderr := execute(t, runAt(s, []string{"--permits", "2", "-n", "pool"}, []string{"true"})...)
-	assert.Equal(t, exitConflict, code)
+	assert.Equal(t, exit.Conflict, code)
 	assert.Equal(t, "latchkey: somebody else has the permits of \"pool\"\n", stderr)
 
 	third := prepare(t, runAt(s, []string{"--permits", "3", "-w", "10", "pool"}, sh("exit 4"))...).start()
@@ -125,7 +127,7 @@ func TestRunPermitLoss(t *testing.T) {
 	c := prepare(t, runAt(s, []string{"--lease", "0.6", "--permits", "1", "pool"}, family("TERM"))...).start()
 	c.says("ready\n")
 	s.Do(t, "DEL", "{pool}:timeout")
-	assert.Equal(t, exitLost, c.code())
+	assert.Equal(t, exit.Lost, c.code())
 	assert.Equal(t, "ready\nyoung\nold\n", c.out.String())
 	assert.Contains(t, c.err.String(), "latchkey: lost the permits of \"pool\"; sh was stopped\n")
 }
@@ -140,8 +142,8 @@ func TestRunKindsHoldAtLeast(t *testing.T) {
 		code, _, stderr := execute(t, runAt(s, []string{c.flags, "--hold-at-least", "50", kind}, sh("exit 2"))...)
 		assert.Equal(t, 2, code, stderr)
 		code, _, _ = execute(t, runAt(s, []string{c.others, "-n", kind}, []string{"true"})...)
-		assert.Equal(t, exitConflict, code, kind)
-		o := decoded[object](t, at(s, "show", kind)...)
+		assert.Equal(t, exit.Conflict, code, kind)
+		o := decoded[object.Object](t, at(s, "show", kind)...)
 		require.Len(t, o.Holders, 1, kind)
 		assert.LessOrEqual(t, o.Holders[0].LeaseMs, int64(50_000), kind)
 		assert.Greater(t, o.Holders[0].LeaseMs, int64(20_000), kind)

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/rlock"
 )
@@ -141,7 +142,7 @@ func TestRunUsage(t *testing.T) {
 		{"demo", "--workers", "1"},
 	} {
 		code, stdout, stderr := execute(t, append([]string{"-u", nowhere}, args...)...)
-		assert.Equal(t, exitUsage, code, args)
+		assert.Equal(t, exit.Usage, code, args)
 		assert.Empty(t, stdout, args)
 		assert.Regexp(t, "^latchkey: .*\nTry ", stderr, args)
 	}
@@ -158,13 +159,13 @@ func TestRunCannotRun(t *testing.T) {
 	}
 	file("plain-file", "x", 0o644)
 	for cmd, want := range map[string]int{
-		"no-such-command":                  exitNotFound,
-		filepath.Join(dir, "none"):         exitNotFound,
-		"plain-file":                       exitCannotRun,
-		filepath.Join(dir, "plain-file"):   exitCannotRun,
-		dir:                                exitCannotRun,
-		file("garbage", "\x00\x01", 0o755): exitCannotRun,
-		file("script", "#!/no/such/shell", 0o755): exitNotFound,
+		"no-such-command":                  exit.NotFound,
+		filepath.Join(dir, "none"):         exit.NotFound,
+		"plain-file":                       exit.CannotRun,
+		filepath.Join(dir, "plain-file"):   exit.CannotRun,
+		dir:                                exit.CannotRun,
+		file("garbage", "\x00\x01", 0o755): exit.CannotRun,
+		file("script", "#!/no/such/shell", 0o755): exit.NotFound,
 	} {
 		c := prepare(t, runAt(s, []string{"job"}, []string{cmd})...)
 		c.cmd.Env = append(c.cmd.Env, "PATH="+os.Getenv("PATH")+":"+dir)
@@ -175,7 +176,7 @@ func TestRunCannotRun(t *testing.T) {
 	}
 	// What can be known beforehand needs no Redis.
 	code, _, _ := execute(t, "-p", "1", "run", "job", "no-such-command")
-	assert.Equal(t, exitNotFound, code)
+	assert.Equal(t, exit.NotFound, code)
 }
 
 func TestRunUnavailable(t *testing.T) {
@@ -187,7 +188,7 @@ func TestRunUnavailable(t *testing.T) {
 			t.Parallel()
 			args := append([]string{"-u", "redis://me:geheim@127.0.0.1:1"}, append(flags, cmd...)...)
 			code, _, stderr := execute(t, args...)
-			assert.Equal(t, exitUnavailable, code)
+			assert.Equal(t, exit.Unavailable, code)
 			assert.Regexp(t, `^latchkey: Redis at 127\.0\.0\.1:1: .*\n$`, stderr)
 			assert.NotContains(t, stderr, "geheim")
 			assert.NoFileExists(t, marker, "never without the lock")
@@ -199,7 +200,7 @@ func TestRunUnavailable(t *testing.T) {
 		s.Freeze()
 		defer s.Thaw()
 		code, _, _ := execute(t, runAt(s, []string{"-w", "0.3"}, cmd)...)
-		assert.Equal(t, exitUnavailable, code)
+		assert.Equal(t, exit.Unavailable, code)
 		assert.NoFileExists(t, marker)
 	})
 	t.Run("refuses", func(t *testing.T) {
@@ -207,7 +208,7 @@ func TestRunUnavailable(t *testing.T) {
 		s := redistest.Start(t)
 		s.Do(t, "SET", "job", "a string")
 		code, _, stderr := execute(t, runAt(s, []string{"-w", "0.3"}, cmd)...)
-		assert.Equal(t, exitUnavailable, code)
+		assert.Equal(t, exit.Unavailable, code)
 		assert.Regexp(t, `^latchkey: Redis at `, stderr)
 		assert.NoFileExists(t, marker)
 	})
@@ -240,19 +241,19 @@ func TestRunPasswords(t *testing.T) {
 		assert.Empty(t, p.err.String())
 	}
 	code, _, stderr := execute(t, append([]string{"-h", host, "-p", port, "run"}, script...)...)
-	assert.Equal(t, exitUnavailable, code)
+	assert.Equal(t, exit.Unavailable, code)
 	assert.Contains(t, stderr, "it wants a password")
 	for _, c := range []struct {
 		url  string
 		code int
 	}{
-		{"redis://:falsch1@" + s.Addr, exitUnavailable},
-		{"redis://:fal/sch1@" + s.Addr, exitUsage},
-		{"redis://:fal#sch1@" + s.Addr, exitUsage},
-		{"redis://:%zzfalsch1@" + s.Addr, exitUsage},
-		{"falsch1@" + s.Addr, exitUsage},
-		{"redis://" + s.Addr + "/falsch1", exitUsage},
-		{"redis://" + s.Addr + "?falsch1=1", exitUsage},
+		{"redis://:falsch1@" + s.Addr, exit.Unavailable},
+		{"redis://:fal/sch1@" + s.Addr, exit.Usage},
+		{"redis://:fal#sch1@" + s.Addr, exit.Usage},
+		{"redis://:%zzfalsch1@" + s.Addr, exit.Usage},
+		{"falsch1@" + s.Addr, exit.Usage},
+		{"redis://" + s.Addr + "/falsch1", exit.Usage},
+		{"redis://" + s.Addr + "?falsch1=1", exit.Usage},
 	} {
 		code, _, stderr := execute(t, append([]string{"-u", c.url, "run"}, script...)...)
 		assert.Equal(t, c.code, code, c.url)
@@ -295,11 +296,11 @@ func TestRunConflict(t *testing.T) {
 		flags []string
 		code  int
 	}{
-		{[]string{"-n"}, exitConflict},
-		{[]string{"-w", "0"}, exitConflict},
+		{[]string{"-n"}, exit.Conflict},
+		{[]string{"-w", "0"}, exit.Conflict},
 		{[]string{"-n", "-E", "1"}, 1},
 		{[]string{"-n", "-E", "0"}, 0},
-		{[]string{"-w", "0.2"}, exitConflict},
+		{[]string{"-w", "0.2"}, exit.Conflict},
 		{[]string{"-w", "200ms", "-E", "3"}, 3},
 	} {
 		start := time.Now()
@@ -368,7 +369,7 @@ func TestRunSignalsReachTheGroup(t *testing.T) {
 			c = prepare(t, runAt(s, []string{name}, sh("echo ready; exec sleep 60"))...).start()
 			c.says("ready\n")
 			c.signal(sig)
-			assert.Equal(t, exitSignal+int(sig), c.code())
+			assert.Equal(t, exit.Signal+int(sig), c.code())
 			assert.Empty(t, c.err.String())
 			assert.True(t, free(t, s, name))
 		})
@@ -498,7 +499,7 @@ func TestRunSignalWhileWaiting(t *testing.T) {
 		})
 		c.signal(syscall.SIGUSR1)
 		c.signal(sig)
-		assert.Equal(t, exitSignal+int(sig), c.code())
+		assert.Equal(t, exit.Signal+int(sig), c.code())
 		assert.Empty(t, c.out.String())
 		assert.Empty(t, c.err.String())
 		redistest.Until(t, "the subscription to end", func() bool {
@@ -559,7 +560,7 @@ func TestRunLoss(t *testing.T) {
 			c.says("ready\n")
 			start := time.Now()
 			lose(t, name)
-			assert.Equal(t, exitLost, c.code())
+			assert.Equal(t, exit.Lost, c.code())
 			assert.Less(t, time.Since(start), lease, "within a renewal")
 			assert.Equal(t, "ready\nyoung\nold\n", c.out.String())
 			assert.Contains(t, c.err.String(), fmt.Sprintf("latchkey: lost the lock %q; sh was stopped\n", name))
@@ -580,7 +581,7 @@ func TestRunLossOfRedis(t *testing.T) {
 	start := time.Now()
 	c.says("young\n")
 	assert.Less(t, time.Since(start), 2*time.Second)
-	assert.Equal(t, exitLost, c.code())
+	assert.Equal(t, exit.Lost, c.code())
 }
 
 func TestRunLossBeforeTheEnd(t *testing.T) {
@@ -593,7 +594,7 @@ func TestRunLossBeforeTheEnd(t *testing.T) {
 	c.says("ready\n")
 	s.Do(t, "DEL", "job")
 	require.NoError(t, stdin.Close())
-	assert.Equal(t, exitLost, c.code(), "found out when it is given back")
+	assert.Equal(t, exit.Lost, c.code(), "found out when it is given back")
 	assert.Equal(t, "latchkey: lost the lock \"job\" while sh ran, which has ended with 3\n", c.err.String())
 }
 
@@ -605,7 +606,7 @@ func TestRunLossKills(t *testing.T) {
 	old, young := c.number("old"), c.number("young")
 	s.Do(t, "DEL", "job")
 	start := time.Now()
-	assert.Equal(t, exitLost, c.code())
+	assert.Equal(t, exit.Lost, c.code())
 	assert.GreaterOrEqual(t, time.Since(start), 200*time.Millisecond)
 	gone(t, old)
 	gone(t, young)
@@ -625,7 +626,7 @@ func TestRunHoldAtMost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			code, stdout, stderr := execute(t, runAt(s, []string{"--hold-at-most", "0.5", "--kill-after", "0.3", name}, c.script)...)
-			assert.Equal(t, exitTimeout, code)
+			assert.Equal(t, exit.Timeout, code)
 			assert.Equal(t, c.out, stdout)
 			assert.Contains(t, stderr, fmt.Sprintf("latchkey: sh was stopped: it had held %q for 500ms\n", name))
 			assert.True(t, free(t, s, name))
@@ -643,7 +644,7 @@ func TestRunHoldAtLeast(t *testing.T) {
 	code, _, _ := execute(t, runAt(s, []string{"--hold-at-least", atLeast.String(), "job"}, sh("exit 2"))...)
 	assert.Equal(t, 2, code)
 	code, _, _ = execute(t, runAt(s, []string{"-n", "job"}, []string{"true"})...)
-	assert.Equal(t, exitConflict, code)
+	assert.Equal(t, exit.Conflict, code)
 	code, _, _ = execute(t, runAt(s, []string{"-w", "10", "job"}, []string{"true"})...)
 	assert.Zero(t, code)
 	assert.GreaterOrEqual(t, time.Since(start), atLeast)

@@ -12,6 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/object"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
 	"github.com/latchkey-go/latchkey/permitsemaphore"
 	"github.com/latchkey-go/latchkey/semaphore"
 )
@@ -34,7 +37,7 @@ func newSem(conn *connection) *cobra.Command {
 
 // needsCommand is what a group of commands does by itself.
 func needsCommand(cmd *cobra.Command, _ []string) error {
-	return usagef("%s: which command? 'latchkey %s --help' lists them", cmd.Name(), cmd.Name())
+	return exit.Usagef("%s: which command? 'latchkey %s --help' lists them", cmd.Name(), cmd.Name())
 }
 
 // A change is a command that changes an object, and then shows it.
@@ -49,11 +52,11 @@ type change struct {
 // command makes the command. What do returns is shown: an object as by show, or a
 // text, or nothing.
 func (c *change) command(conn *connection) *cobra.Command {
-	cmd, out := &c.cmd, new(printer)
+	cmd, out := &c.cmd, new(text.Printer)
 	cmd.Args = func(cmd *cobra.Command, args []string) error { return named(cmd, args, 1+c.args, 1+c.args+c.maybe) }
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		out.to(cmd.OutOrStdout())
+		out.To(cmd.OutOrStdout())
 		if !c.looks {
 			if err := mayBe(args[0]); err != nil {
 				return err
@@ -64,14 +67,14 @@ func (c *change) command(conn *connection) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = out.show(got, func() {
+			err = out.Show(got, func() {
 				switch got := got.(type) {
-				case *object:
-					got.writeAll(out)
+				case *object.Object:
+					got.Print(out)
 				case *taken:
 					got.write(out)
 				case *done:
-					out.printf("%s\n", got.text)
+					out.Printf("%s\n", got.text)
 				}
 			})
 			if t, ok := got.(*taken); ok && err != nil {
@@ -80,7 +83,7 @@ func (c *change) command(conn *connection) *cobra.Command {
 			return err
 		}, latchkey.WithPubSub(conn.publishes()))
 	}
-	printVar(cmd, out)
+	text.JSONVar(cmd, out)
 	return cmd
 }
 
@@ -105,14 +108,14 @@ type taken struct {
 // err.
 func (t *taken) back(ctx context.Context, err error) error {
 	if failed := t.giveBack(ctx); failed != nil {
-		return exitf(exitFailed, "%v; nor could the permits be given back: %v", err, failed)
+		return exit.Errorf(exit.Failed, "%v; nor could the permits be given back: %v", err, failed)
 	}
 	return err
 }
 
-func (t *taken) write(out *printer) {
+func (t *taken) write(out *text.Printer) {
 	for _, id := range t.IDs {
-		out.printf("%s\n", id)
+		out.Printf("%s\n", id)
 	}
 }
 
@@ -122,16 +125,14 @@ func (s *session) seen(ctx context.Context, name, word string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := newObject(info)
-	o.word = word
-	return o, nil
+	return object.NewCounted(info, word), nil
 }
 
 // number reads the argument N.
-func number(text string, least, most int64) (int64, error) {
-	n, err := strconv.ParseInt(text, 10, 64)
+func number(arg string, least, most int64) (int64, error) {
+	n, err := strconv.ParseInt(arg, 10, 64)
 	if err != nil || n < least || n > most {
-		return 0, usagef("N must be a number between %d and %d, not %s", least, most, shownName(text))
+		return 0, exit.Usagef("N must be a number between %d and %d, not %s", least, most, text.Name(arg))
 	}
 	return n, nil
 }
@@ -147,7 +148,7 @@ func oneOr(args []string, most int64) (int64, error) {
 func newSemShow(conn *connection) *cobra.Command {
 	c := change{looks: true, cmd: cobra.Command{Use: "show NAME", Short: "Show permits and who has them, as 'latchkey show' does", Long: showHelp}}
 	c.do = func(ctx context.Context, s *session, name string, _ []string) (any, error) {
-		return s.seen(ctx, name, countAvailable)
+		return s.seen(ctx, name, object.CountAvailable)
 	}
 	return c.command(conn)
 }
@@ -163,7 +164,7 @@ available then, which is how to bring back what crashed workers have taken.`,
 	}}
 	absent := c.cmd.Flags().Bool("if-absent", false, "only if there is no semaphore")
 	c.do = func(ctx context.Context, s *session, name string, args []string) (any, error) {
-		n, err := number(args[0], 0, maxPermits)
+		n, err := number(args[0], 0, object.MaxPermits)
 		if err != nil {
 			return nil, err
 		}
@@ -176,7 +177,7 @@ available then, which is how to bring back what crashed workers have taken.`,
 		if err != nil {
 			return nil, err
 		}
-		return s.seen(ctx, name, countAvailable)
+		return s.seen(ctx, name, object.CountAvailable)
 	}
 	return c.command(conn)
 }
@@ -188,14 +189,14 @@ func newSemAdd(conn *connection) *cobra.Command {
 		Example: "  latchkey sem add pool 2\n  latchkey sem add pool -- -2",
 	}}
 	c.do = func(ctx context.Context, s *session, name string, args []string) (any, error) {
-		n, err := number(args[0], -maxPermits, maxPermits)
+		n, err := number(args[0], -object.MaxPermits, object.MaxPermits)
 		if err == nil {
 			err = permitsemaphore.New(s.client, name).AddPermits(ctx, int(n))
 		}
 		if err != nil {
 			return nil, err
 		}
-		return s.seen(ctx, name, countAvailable)
+		return s.seen(ctx, name, object.CountAvailable)
 	}
 	return c.command(conn)
 }
@@ -219,15 +220,15 @@ func newSemAcquire(conn *connection) *cobra.Command {
 	w := new(waitFlags)
 	w.register(c.cmd.Flags(), "")
 	var lease time.Duration
-	durationVar(c.cmd.Flags(), &lease, "lease", "", 0, "take permits with ids, which come back after so long at the latest")
+	text.DurationVar(c.cmd.Flags(), &lease, "lease", "", 0, "take permits with ids, which come back after so long at the latest")
 	c.do = func(ctx context.Context, s *session, name string, args []string) (any, error) {
 		n, err := oneOr(args, 10_000)
 		if err == nil {
 			err = w.check()
 		}
 		leased := c.cmd.Flags().Changed("lease")
-		if err == nil && leased && (lease < time.Millisecond || lease > maxTime) {
-			err = usagef("acquire: a --lease of %v: the least is 1ms, the most %v", lease, maxTime)
+		if err == nil && leased && (lease < time.Millisecond || lease > object.MaxTime) {
+			err = exit.Usagef("acquire: a --lease of %v: the least is 1ms, the most %v", lease, object.MaxTime)
 		}
 		if err != nil {
 			return nil, err
@@ -249,7 +250,7 @@ func (s *session) acquirePlain(ctx context.Context, name string, n int, w *waitF
 		return nil, err
 	}
 	if info.Kind == latchkey.KindPermitSemaphore {
-		return nil, usagef("the permits of %s have ids and leases, so --lease is needed", shownName(name))
+		return nil, exit.Usagef("the permits of %s have ids and leases, so --lease is needed", text.Name(name))
 	}
 	sem := semaphore.New(s.client, name)
 	if w.bounded() {
@@ -289,7 +290,7 @@ func (s *session) acquireLeased(ctx context.Context, name string, n int, lease t
 // notTaken is the error of an acquire; nil for none.
 func (s *session) notTaken(name string, err error) error {
 	if refusal(err) {
-		return exitf(exitConflict, "%s has not so many permits available", shownName(name))
+		return exit.Errorf(exit.Conflict, "%s has not so many permits available", text.Name(name))
 	}
 	return err
 }
@@ -307,23 +308,23 @@ Exit status: 75 if a permit of --id is not out.`,
 	c.do = func(ctx context.Context, s *session, name string, args []string) (any, error) {
 		if c.cmd.Flags().Changed("id") {
 			if len(args) > 0 {
-				return nil, usagef("release: N and --id exclude each other")
+				return nil, exit.Usagef("release: N and --id exclude each other")
 			}
 			if len(*ids) == 0 || slices.Contains(*ids, "") {
-				return nil, usagef("release: an --id is empty")
+				return nil, exit.Usagef("release: an --id is empty")
 			}
 			if err := permitsemaphore.New(s.client, name).Release(ctx, *ids...); err != nil {
 				return nil, err
 			}
-			return s.seen(ctx, name, countAvailable)
+			return s.seen(ctx, name, object.CountAvailable)
 		}
-		n, err := oneOr(args, maxPermits)
+		n, err := oneOr(args, object.MaxPermits)
 		if err != nil {
 			return nil, err
 		}
 		info, err := s.client.Info(ctx, name)
 		if err == nil && info.Kind == latchkey.KindPermitSemaphore {
-			err = usagef("the permits of %s have ids, so --id is needed", shownName(name))
+			err = exit.Usagef("the permits of %s have ids, so --id is needed", text.Name(name))
 		}
 		if err == nil {
 			err = semaphore.New(s.client, name).Release(ctx, int(n))
@@ -331,7 +332,7 @@ Exit status: 75 if a permit of --id is not out.`,
 		if err != nil {
 			return nil, err
 		}
-		return s.seen(ctx, name, countAvailable)
+		return s.seen(ctx, name, object.CountAvailable)
 	}
 	return c.command(conn)
 }
@@ -343,7 +344,7 @@ func newSemDelete(conn *connection) *cobra.Command {
 	}}
 	yes := c.cmd.Flags().BoolP("yes", "y", false, "do not ask")
 	c.do = func(ctx context.Context, s *session, name string, _ []string) (any, error) {
-		if err := confirm(ctx, *yes, "Remove the semaphore %s?", shownName(name)); err != nil {
+		if err := confirm(ctx, *yes, "Remove the semaphore %s?", text.Name(name)); err != nil {
 			return nil, err
 		}
 		was, err := permitsemaphore.New(s.client, name).Delete(ctx)
@@ -355,7 +356,7 @@ func newSemDelete(conn *connection) *cobra.Command {
 // removed says whether there was anything to remove.
 func removed(name string, was bool) *done {
 	if was {
-		return &done{name, true, shownName(name) + " was removed"}
+		return &done{name, true, text.Name(name) + " was removed"}
 	}
-	return &done{name, false, shownName(name) + " was not there"}
+	return &done{name, false, text.Name(name) + " was not there"}
 }

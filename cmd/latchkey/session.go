@@ -5,13 +5,28 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/connect"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/object"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/runner"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
 )
+
+// A connection is what the flags say about Redis, and opens sessions.
+type connection struct{ connect.Flags }
+
+// publishes is how releases are published by a command: in a cluster both ways,
+// because nobody knows how those listen who wait.
+func (c *connection) publishes() latchkey.PubSubMode {
+	if c.Cluster {
+		return latchkey.PubSubBoth
+	}
+	return latchkey.PubSubAuto
+}
 
 // A session is what a command has of Redis.
 type session struct {
@@ -23,23 +38,23 @@ type session struct {
 // session runs f, and turns what it returns into an error with an exit code. A
 // signal that ends processes ends ctx, and then the command.
 func (c *connection) session(f func(ctx context.Context, s *session) error, opts ...latchkey.Option) error {
-	rdb, addr, err := c.open()
+	rdb, addr, err := c.Open()
 	if err != nil {
 		return err
 	}
 	defer rdb.Close()
 	s := &session{rdb: rdb, client: latchkey.New(rdb, opts...), addr: addr}
 	defer s.client.Close()
-	ctx, stop := interruptible(context.Background())
+	ctx, stop := runner.Interruptible(context.Background())
 	defer stop()
 	ctx, refuse := context.WithCancelCause(ctx)
 	defer refuse(nil)
-	c.door.shut(func(err error) {
-		refuse(unavailable(addr, err))
+	c.OnRefusal(func(err error) {
+		refuse(connect.Unavailable(addr, err))
 		_ = rdb.Close() // nothing is asked again, or cleaned up
 	})
 	err = f(ctx, s)
-	var e *exit
+	var e *exit.Error
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -53,42 +68,17 @@ func (c *connection) session(f func(ctx context.Context, s *session) error, opts
 func (s *session) failed(ctx context.Context, err error) error {
 	var e *latchkey.Error
 	if !errors.As(err, &e) {
-		return unavailable(s.addr, err)
+		return connect.Unavailable(s.addr, err)
 	}
 	switch {
 	case errors.Is(err, latchkey.ErrKeyConflict):
-		return exitf(exitFailed, "%s: the key is %s", shownName(e.Name), whatIs(ctx, s.client, e.Name))
+		return exit.Errorf(exit.Failed, "%s: the key is %s", text.Name(e.Name), object.WhatIs(ctx, s.client, e.Name))
 	case errors.Is(err, latchkey.ErrNotHeld):
-		return exitf(exitConflict, "%s: %v", shownName(e.Name), e.Err)
+		return exit.Errorf(exit.Conflict, "%s: %v", text.Name(e.Name), e.Err)
 	case e.MaybeApplied():
-		return exitf(exitUnavailable, "Redis at %s: %s; it may have been done all the same", s.addr, harmless(e.Err.Error()))
+		return exit.Errorf(exit.Unavailable, "Redis at %s: %s; it may have been done all the same", s.addr, text.Harmless(e.Err.Error()))
 	}
-	return unavailable(s.addr, err)
-}
-
-// interruptible returns a context that signals end which end processes; its
-// cause is then what the process ends with.
-func interruptible(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	signals := runner.CatchSignals()
-	done := make(chan struct{})
-	go func() {
-		for {
-			select {
-			case sig := <-signals:
-				if runner.EndsWait(sig) {
-					cancel(endedBy(sig))
-				}
-			case <-done:
-				return
-			}
-		}
-	}()
-	return ctx, func() {
-		signal.Stop(signals)
-		cancel(nil)
-		close(done)
-	}
+	return connect.Unavailable(s.addr, err)
 }
 
 // confirm asks whether to go on, unless that was said already. A signal that ends
@@ -99,7 +89,7 @@ func confirm(ctx context.Context, yes bool, question string, args ...any) error 
 	}
 	in, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 	if err != nil {
-		return usagef("there is nobody to ask here: --yes goes on without asking")
+		return exit.Usagef("there is nobody to ask here: --yes goes on without asking")
 	}
 	defer in.Close()
 	fmt.Fprintf(in, question+" [y/N] ", args...)
@@ -114,7 +104,7 @@ func confirm(ctx context.Context, yes bool, question string, args ...any) error 
 	select {
 	case answer := <-answered:
 		if answer != "y" && answer != "Y" && answer != "yes" {
-			return exitf(exitFailed, "nothing was done")
+			return exit.Errorf(exit.Failed, "nothing was done")
 		}
 		return nil
 	case <-ctx.Done():

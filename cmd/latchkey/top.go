@@ -1,13 +1,15 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"time"
 
-	tea "charm.land/bubbletea/v2"
 	"github.com/spf13/cobra"
+
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/object"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/tui"
 )
 
 const topHelp = `top shows what is held and waited for, over and over, with what most wait for
@@ -23,13 +25,13 @@ with --json a line of JSON, until it has done so --count times.`
 
 // topFlags are the flags of top.
 type topFlags struct {
-	finder
+	object.Finder
 	delay, rescan time.Duration
 	count         int
 }
 
 func newTop(conn *connection) *cobra.Command {
-	f, out := new(topFlags), new(printer)
+	f, out := new(topFlags), new(text.Printer)
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Watch what is held and waited for",
@@ -39,29 +41,29 @@ func newTop(conn *connection) *cobra.Command {
 			if err := f.check(); err != nil {
 				return err
 			}
-			out.to(cmd.OutOrStdout())
+			out.To(cmd.OutOrStdout())
 			return conn.session(func(ctx context.Context, s *session) error {
 				w := &watch{session: s, topFlags: f}
-				if out.json || !isTerminal(out.Writer) {
+				if out.JSON || !text.IsTerminal(out.Writer) {
 					return w.write(ctx, out)
 				}
 				return w.live(ctx, out)
 			})
 		},
 	}
-	f.register(cmd)
-	durationVar(cmd.Flags(), &f.delay, "delay", "d", 2*time.Second, "how long to wait between two looks; at least 100ms")
-	durationVar(cmd.Flags(), &f.rescan, "rescan", "", 30*time.Second, "how often to read all key names")
+	f.Register(cmd)
+	text.DurationVar(cmd.Flags(), &f.delay, "delay", "d", 2*time.Second, "how long to wait between two looks; at least 100ms")
+	text.DurationVar(cmd.Flags(), &f.rescan, "rescan", "", 30*time.Second, "how often to read all key names")
 	cmd.Flags().IntVar(&f.count, "count", 0, "how often to write the list where there is no terminal; 0 is without end")
-	printVar(cmd, out)
+	text.JSONVar(cmd, out)
 	return cmd
 }
 
 func (f *topFlags) check() error {
 	if f.delay < 100*time.Millisecond || f.count < 0 {
-		return usagef("top: --delay must be at least 100ms, and --count not negative")
+		return exit.Usagef("top: --delay must be at least 100ms, and --count not negative")
 	}
-	return f.finder.check()
+	return f.Finder.Check()
 }
 
 // A watch looks at the objects again and again.
@@ -73,25 +75,25 @@ type watch struct {
 }
 
 // look returns what there is now.
-func (w *watch) look(ctx context.Context, rescan bool) ([]*object, error) {
+func (w *watch) look(ctx context.Context, rescan bool) ([]*object.Object, error) {
 	now := time.Now()
 	var names []string
 	var err error
 	if rescan || w.scanned.IsZero() || now.Sub(w.scanned) >= w.rescan {
-		names, err = w.find(ctx, w.rdb)
+		names, err = w.Find(ctx, w.rdb)
 		w.scanned = now
 	} else {
-		names, err = w.again(ctx, w.rdb, w.known)
+		names, err = w.Again(ctx, w.rdb, w.known)
 	}
 	if err != nil {
 		return nil, err
 	}
 	w.known = names
-	return w.objects(ctx, w.session, names)
+	return w.Objects(ctx, w.client, names)
 }
 
 // write writes the list over and over.
-func (w *watch) write(ctx context.Context, out *printer) error {
+func (w *watch) write(ctx context.Context, out *text.Printer) error {
 	tick := time.NewTicker(w.delay)
 	defer tick.Stop()
 	for n := 1; ; n++ {
@@ -99,18 +101,18 @@ func (w *watch) write(ctx context.Context, out *printer) error {
 		if err != nil {
 			return err
 		}
-		byWaiting.sort(objects)
-		if out.json {
-			if err := out.encode(append([]*object{}, objects...), ""); err != nil {
+		object.ByWaiting.Sort(objects)
+		if out.JSON {
+			if err := out.Encode(append([]*object.Object{}, objects...), ""); err != nil {
 				return err
 			}
 		} else {
-			out.printf("%s\n", time.Now().Format(time.DateTime))
-			listTable(objects).write(out)
-			out.printf("\n")
+			out.Printf("%s\n", time.Now().Format(time.DateTime))
+			object.Table(objects).Print(out)
+			out.Printf("\n")
 		}
-		if out.err != nil {
-			return out.err
+		if out.Err != nil {
+			return out.Err
 		}
 		if n == w.count {
 			return nil
@@ -124,36 +126,9 @@ func (w *watch) write(ctx context.Context, out *printer) error {
 }
 
 // live shows the list on a terminal until the user has seen enough.
-func (w *watch) live(ctx context.Context, out *printer) error {
-	m := &screen{watch: w, ctx: ctx, colour: out.colour}
-	_, err := tea.NewProgram(m, tea.WithContext(ctx), tea.WithoutSignalHandler(), tea.WithOutput(out.Writer)).Run()
-	if m.failure != nil {
-		return m.failure
-	}
-	return err
-}
-
-// An order is in which objects are shown.
-type order int
-
-const (
-	byWaiting order = iota
-	byHeld
-	byName
-	orders
-)
-
-func (o order) String() string { return [...]string{"waiters", "time held", "name"}[o] }
-
-// sort sorts objects; what is equal keeps its order, which is by name.
-func (o order) sort(objects []*object) {
-	slices.SortStableFunc(objects, func(a, b *object) int {
-		switch o {
-		case byWaiting:
-			return cmp.Compare(b.waiting(), a.waiting())
-		case byHeld:
-			return cmp.Compare(b.heldFor(), a.heldFor())
-		}
-		return 0
+func (w *watch) live(ctx context.Context, out *text.Printer) error {
+	return tui.Show(ctx, out, &tui.Source{
+		Addr: w.addr, Delay: w.delay, Look: w.look,
+		Explain: func(err error) error { return w.failed(ctx, err) },
 	})
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/object"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/rlock"
 )
@@ -28,7 +30,7 @@ func TestTopWithoutTerminal(t *testing.T) {
 	_, stdout, _ = execute(t, at(s, "top", "--count", "3", "-d", "0.1", "--json")...)
 	lines := 0
 	for sc := bufio.NewScanner(strings.NewReader(stdout)); sc.Scan(); lines++ {
-		var objects []object
+		var objects []object.Object
 		require.NoError(t, json.Unmarshal(sc.Bytes(), &objects), sc.Text())
 		assert.Equal(t, []string{"job lock"}, names(objects))
 	}
@@ -45,14 +47,14 @@ func TestTopWithoutTerminal(t *testing.T) {
 	c = prepare(t, at(empty, "top", "-d", "0.1")...).start()
 	redistest.Until(t, "a list", func() bool { return strings.Contains(c.out.String(), "NAME") })
 	empty.Kill()
-	assert.Equal(t, exitUnavailable, c.code())
+	assert.Equal(t, exit.Unavailable, c.code())
 
 	for _, flag := range []string{"--delay=0.05", "--count=-1", "--kind=x"} {
 		code, _, _ := execute(t, at(s, "top", flag)...)
-		assert.Equal(t, exitUsage, code, flag)
+		assert.Equal(t, exit.Usage, code, flag)
 	}
 	code, _, _ = execute(t, "-p", "1", "top")
-	assert.Equal(t, exitUnavailable, code)
+	assert.Equal(t, exit.Unavailable, code)
 }
 
 // A pane is a terminal of tmux's, as a person has it.
@@ -150,7 +152,7 @@ func TestLookInterrupted(t *testing.T) {
 			redistest.Until(t, "its greeting", func() bool { return proxy.Commands("hello") > 0 })
 			start := time.Now()
 			c.signal(syscall.SIGINT)
-			assert.Equal(t, exitSignal+2, c.code())
+			assert.Equal(t, exit.Signal+2, c.code())
 			assert.Less(t, time.Since(start), 2*time.Second)
 			assert.Empty(t, c.err.String())
 		})

@@ -5,21 +5,23 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
 )
 
 func newVersion() *cobra.Command {
-	out := new(printer)
+	out := new(text.Printer)
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Show the version of this command",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			out.to(cmd.OutOrStdout())
+			out.To(cmd.OutOrStdout())
 			v := newVersionInfo()
-			return out.show(v, func() { out.printf("%s\n", v) })
+			return out.Show(v, func() { out.Printf("%s\n", v) })
 		},
 	}
-	printVar(cmd, out)
+	text.JSONVar(cmd, out)
 	return cmd
 }
 

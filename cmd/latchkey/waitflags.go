@@ -8,6 +8,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
 )
 
 // waitFlags say how long to wait: as long as it takes without any.
@@ -21,12 +23,12 @@ type waitFlags struct {
 func (w *waitFlags) register(fs *pflag.FlagSet, short string) {
 	w.flags = fs
 	fs.BoolVarP(&w.nonblock, "nonblock", short, false, "do not wait")
-	durationVar(fs, &w.wait, "wait", "w", 0, "wait at most so long; 0.2 is seconds, and so is 200ms")
+	text.DurationVar(fs, &w.wait, "wait", "w", 0, "wait at most so long; 0.2 is seconds, and so is 200ms")
 }
 
 func (w *waitFlags) check() error {
 	if w.nonblock && w.flags.Changed("wait") {
-		return usagef("--nonblock and --wait exclude each other")
+		return exit.Usagef("--nonblock and --wait exclude each other")
 	}
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
@@ -31,32 +33,32 @@ func TestSaysWhatItIs(t *testing.T) {
 		code   int
 		stderr string
 	}{
-		{"show list", exitFailed, "list: the key is a list\n"},
-		{"waiters set", exitFailed, "set: the key is a set\n"},
-		{"show text", exitFailed, "text: the key is a string that is no integer\n"},
-		{"sem show hash", exitFailed, "hash: the key is a hash that is no lock\n"},
-		{"show redisson_lock_queue:{job}", exitFailed, "redisson_lock_queue:{job}: the key is a part of the queue of job\n"},
-		{"sem set lock 3", exitFailed, "lock: the key is a lock\n"},
-		{"sem add zset 3", exitFailed, "zset: the key is a zset\n"},
-		{"sem release list", exitFailed, "list: the key is a list\n"},
-		{"sem release text --id 0123456789abcdef0123456789abcdef", exitFailed, "text: the key is a string that is no integer\n"},
-		{"latch set lock 3", exitFailed, "lock: the key is a lock\n"},
-		{"latch await list --nonblock", exitFailed, "list: the key is a list\n"},
-		{"force-unlock list --yes --id a:1", exitFailed, "list: the key is a list\n"},
-		{"run -n list true", exitUnavailable, "the lock \"list\" cannot be had: the key is a list\n"},
-		{"run -n --permits 2 lock true", exitUnavailable, "the permits of \"lock\" cannot be had: the key is a lock\n"},
-		{"sem set TOKEN 3", exitUsage, counter},
-		{"sem add TOKEN 3", exitUsage, counter},
-		{"sem acquire TOKEN", exitUsage, counter},
-		{"sem release TOKEN", exitUsage, counter},
-		{"sem delete TOKEN --yes", exitUsage, counter},
-		{"latch set TOKEN 3", exitUsage, counter},
-		{"latch count-down TOKEN", exitUsage, counter},
-		{"latch await TOKEN", exitUsage, counter},
-		{"latch delete TOKEN --yes", exitUsage, counter},
-		{"force-unlock TOKEN --yes --id a:1", exitUsage, counter},
-		{"run -n TOKEN true", exitUsage, counter},
-		{"run -n --permits 2 TOKEN true", exitUsage, counter},
+		{"show list", exit.Failed, "list: the key is a list\n"},
+		{"waiters set", exit.Failed, "set: the key is a set\n"},
+		{"show text", exit.Failed, "text: the key is a string that is no integer\n"},
+		{"sem show hash", exit.Failed, "hash: the key is a hash that is no lock\n"},
+		{"show redisson_lock_queue:{job}", exit.Failed, "redisson_lock_queue:{job}: the key is a part of the queue of job\n"},
+		{"sem set lock 3", exit.Failed, "lock: the key is a lock\n"},
+		{"sem add zset 3", exit.Failed, "zset: the key is a zset\n"},
+		{"sem release list", exit.Failed, "list: the key is a list\n"},
+		{"sem release text --id 0123456789abcdef0123456789abcdef", exit.Failed, "text: the key is a string that is no integer\n"},
+		{"latch set lock 3", exit.Failed, "lock: the key is a lock\n"},
+		{"latch await list --nonblock", exit.Failed, "list: the key is a list\n"},
+		{"force-unlock list --yes --id a:1", exit.Failed, "list: the key is a list\n"},
+		{"run -n list true", exit.Unavailable, "the lock \"list\" cannot be had: the key is a list\n"},
+		{"run -n --permits 2 lock true", exit.Unavailable, "the permits of \"lock\" cannot be had: the key is a lock\n"},
+		{"sem set TOKEN 3", exit.Usage, counter},
+		{"sem add TOKEN 3", exit.Usage, counter},
+		{"sem acquire TOKEN", exit.Usage, counter},
+		{"sem release TOKEN", exit.Usage, counter},
+		{"sem delete TOKEN --yes", exit.Usage, counter},
+		{"latch set TOKEN 3", exit.Usage, counter},
+		{"latch count-down TOKEN", exit.Usage, counter},
+		{"latch await TOKEN", exit.Usage, counter},
+		{"latch delete TOKEN --yes", exit.Usage, counter},
+		{"force-unlock TOKEN --yes --id a:1", exit.Usage, counter},
+		{"run -n TOKEN true", exit.Usage, counter},
+		{"run -n --permits 2 TOKEN true", exit.Usage, counter},
 	} {
 		args := strings.Fields(strings.ReplaceAll(c.args, "TOKEN", token))
 		code, stdout, stderr := execute(t, at(s, args...)...)
@@ -123,10 +125,10 @@ func TestServerTextsAreHarmless(t *testing.T) {
 	}
 }
 
-func linewise(text string) string {
-	lines := strings.Split(text, "\n")
+func linewise(output string) string {
+	lines := strings.Split(output, "\n")
 	for i := range lines {
-		lines[i] = harmless(lines[i])
+		lines[i] = text.Harmless(lines[i])
 	}
 	return strings.Join(lines, "\n")
 }

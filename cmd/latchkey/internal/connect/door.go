@@ -1,0 +1,252 @@
+package connect
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
+)
+
+// A dialer makes connections.
+type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// A door is the way to Redis, and knows whether anybody has come through it. The
+// library asks again when a server does not let it in, since one that it knows
+// may come back. One that nobody has met is more likely to be at another address,
+// or to be spoken to in another way: then the first refusal is told at once.
+type door struct {
+	addrs []string // all that are tried first
+
+	// mu guards the fields below.
+	mu     sync.Mutex
+	met    bool            // a server has answered
+	failed map[string]bool // addresses that have refused
+	tell   func(error)     // of the refusal; nil for nobody
+}
+
+// shut has tell hear of the refusal if all addresses refuse, and none has let
+// anybody in.
+func (d *door) shut(tell func(error)) {
+	d.mu.Lock()
+	d.tell = tell
+	d.mu.Unlock()
+}
+
+// refused notes that addr has refused, for a reason that stays if asked again.
+func (d *door) refused(addr string, err error) {
+	d.mu.Lock()
+	if d.failed == nil {
+		d.failed = map[string]bool{}
+	}
+	d.failed[addr] = true
+	tell := d.tell
+	for _, a := range d.addrs {
+		if !d.failed[a] {
+			tell = nil
+		}
+	}
+	if d.met {
+		tell = nil
+	}
+	d.mu.Unlock()
+	if tell != nil {
+		tell(err)
+	}
+}
+
+func (d *door) opened() {
+	d.mu.Lock()
+	d.met = true
+	d.mu.Unlock()
+}
+
+// dialer returns what makes connections, by TLS if conf is not nil, with wrap
+// around each unless that is nil. A timeout of 0 is 3 s.
+func (d *door) dialer(conf *tls.Config, timeout time.Duration, wrap func(net.Conn) net.Conn) dialer {
+	timeout = cmp.Or(timeout, 3*time.Second)
+	plain := &net.Dialer{Timeout: timeout, KeepAlive: 5 * time.Minute}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		conn, err := plain.DialContext(ctx, network, addr)
+		if err == nil && conf != nil {
+			conn, err = secured(ctx, plain, conn, network, addr, conf)
+		}
+		if err != nil {
+			if late, ok := errors.AsType[net.Error](err); !ok || !late.Timeout() {
+				d.refused(addr, err)
+			}
+			return nil, err
+		}
+		conn = &caller{Conn: conn, door: d, tls: conf != nil, network: network, addr: addr, first: true}
+		if wrap != nil {
+			conn = wrap(conn)
+		}
+		return conn, nil
+	}
+}
+
+// errNoTLS and errTLS say that a server is spoken to in the wrong way.
+var (
+	errNoTLS = errors.New("the server does not speak TLS")
+	errTLS   = errors.New("the server speaks TLS only (--tls)")
+
+	// errNobody is in place of the end of a connection: a server ends that of who asks
+	// much without a password.
+	errNobody = errors.New("NOAUTH Authentication required")
+)
+
+// slow is when a server is asked whether it speaks as was thought. probing is how
+// long that may take.
+const (
+	slow    = 300 * time.Millisecond
+	probing = time.Second
+)
+
+// secured makes TLS of conn. A Redis that does not speak it waits in silence for
+// the end of a line.
+func secured(ctx context.Context, plain *net.Dialer, conn net.Conn, network, addr string, conf *tls.Config) (net.Conn, error) {
+	if conf.ServerName == "" {
+		conf = conf.Clone()
+		conf.ServerName = addr
+		if host, _, err := net.SplitHostPort(addr); err == nil {
+			conf.ServerName = host
+		}
+	}
+	secure := tls.Client(conn, conf)
+	shaken := make(chan error, 1)
+	go func() { shaken <- secure.HandshakeContext(ctx) }()
+	var err error
+	select {
+	case err = <-shaken:
+	case <-time.After(slow):
+		if speaksPlain(ctx, plain, network, addr) {
+			err = errNoTLS
+		} else {
+			err = <-shaken
+		}
+	}
+	if header, ok := errors.AsType[tls.RecordHeaderError](err); ok && isReply(header.RecordHeader[0]) {
+		err = errNoTLS
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return secure, nil
+}
+
+// isReply reports whether an answer of Redis may begin with b.
+func isReply(b byte) bool { return b == '+' || b == '-' }
+
+// speaksPlain reports whether there is a Redis that speaks no TLS.
+func speaksPlain(ctx context.Context, plain *net.Dialer, network, addr string) bool {
+	ctx, cancel := context.WithTimeout(ctx, probing)
+	defer cancel()
+	conn, err := plain.DialContext(ctx, network, addr)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(probing))
+	first := make([]byte, 1)
+	if _, err := io.WriteString(conn, "PING\r\n"); err != nil {
+		return false
+	}
+	_, err = io.ReadFull(conn, first)
+	return err == nil && isReply(first[0])
+}
+
+// speaksTLS reports whether there is a server that speaks TLS.
+func speaksTLS(network, addr string) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), probing)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	return tls.Client(conn, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(ctx) == nil //nolint:gosec // nothing is said there
+}
+
+// A caller is a connection that nothing has come from yet, at first.
+type caller struct {
+	net.Conn
+	door          *door
+	tls           bool
+	network, addr string
+	first         bool
+	nobody        bool // the first answer was that a password is missing
+}
+
+// Read is that of the connection. A server that ends it without a word may want
+// TLS, or by TLS a certificate.
+func (c *caller) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if !c.first {
+		if c.nobody && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) {
+			err = errNobody
+		}
+		return n, err
+	}
+	c.first = false
+	c.nobody = bytes.HasPrefix(p[:n], []byte("-NOAUTH"))
+	alert := n > 0 && p[0] == 0x15 && !c.tls
+	switch late, ok := errors.AsType[net.Error](err); {
+	case n > 0 && !alert:
+		c.door.opened()
+	case err == nil && !alert || ok && late.Timeout() || errors.Is(err, net.ErrClosed):
+	case !c.tls && speaksTLS(c.network, c.addr):
+		c.door.refused(c.addr, errTLS)
+		return 0, errTLS
+	default:
+		c.door.refused(c.addr, err)
+	}
+	return n, err
+}
+
+// plainly says what a network has to say in words for people; other errors it
+// returns as they are.
+func plainly(err error) error {
+	if lookup, ok := errors.AsType[*net.DNSError](err); ok {
+		if lookup.IsNotFound {
+			return fmt.Errorf("there is no host %s", text.Name(lookup.Name))
+		}
+		return fmt.Errorf("where the host %s is cannot be found out: %s", text.Name(lookup.Name), lookup.Err)
+	}
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+		return errNoTLS
+	}
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return errors.New("nobody who is trusted here has signed its certificate (--cacert, or --insecure)")
+	}
+	op, _ := errors.AsType[*net.OpError](err)
+	if op != nil && op.Op == "remote error" { // an alert
+		return fmt.Errorf("it ends TLS: %w (--cert and --key are the client's)", op.Err)
+	}
+	late, ok := errors.AsType[net.Error](err)
+	switch call, failed := errors.AsType[*os.SyscallError](err); {
+	case ok && late.Timeout() && op != nil && op.Op == "dial":
+		return fmt.Errorf("no connection to %s in time", op.Addr)
+	case ok && late.Timeout():
+		return errors.New("no answer in time")
+	case errors.Is(err, io.EOF):
+		return errors.New("the server has ended the connection without an answer")
+	case errors.Is(err, syscall.ECONNREFUSED) && op != nil && op.Addr != nil:
+		return fmt.Errorf("connection refused by %s", op.Addr)
+	case failed:
+		return call.Err
+	}
+	return err
+}

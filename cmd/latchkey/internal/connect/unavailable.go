@@ -1,0 +1,27 @@
+package connect
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
+)
+
+// Unavailable is the error of a command that Redis did not let happen.
+func Unavailable(addr string, err error) error {
+	var e *latchkey.Error
+	if errors.As(err, &e) {
+		err = e.Err // the rest is about Go
+	}
+	why := strings.TrimPrefix(plainly(err).Error(), latchkey.ErrNotAcquired.Error()+": ") // who knows who has it
+	// The second is how Redis answers to a long command from somebody unknown.
+	switch {
+	case strings.Contains(why, "NOAUTH"), strings.Contains(why, "unauthenticated"):
+		why = "it wants a password (-a, " + envAuth + " or in the URL)"
+	case strings.HasPrefix(why, "MOVED "), strings.HasPrefix(why, "ASK "):
+		why = "it is a node of a Redis Cluster (--cluster): " + why
+	}
+	return exit.Errorf(exit.Unavailable, "Redis at %s: %s", addr, text.Harmless(why))
+}

@@ -1,0 +1,226 @@
+// Package object finds what locks and other objects there are in Redis, and shows
+// them.
+package object
+
+import (
+	"encoding/base64"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
+)
+
+// An Object is what the commands show of a name, as JSON has it. docs/cli.md
+// says what the fields mean.
+type Object struct {
+	Name      string   `json:"name"`
+	NameBytes string   `json:"name_base64,omitempty"`
+	Kind      string   `json:"kind"`
+	Holders   []Holder `json:"holders"`
+	Waiters   []Waiter `json:"waiters"`
+	Listeners int      `json:"listeners"`
+	LeaseMs   int64    `json:"lease_ms"`
+	Token     int64    `json:"token"`
+	Count     int64    `json:"count"`
+	At        string   `json:"at"`
+	Beside    string   `json:"beside,omitempty"`
+
+	info latchkey.Info
+	word string // for the number of a counter, where it is known what it counts
+}
+
+// A Holder is who has an object.
+type Holder struct {
+	ID      string `json:"id"`
+	Label   string `json:"label"`
+	Host    string `json:"host"`
+	PID     int    `json:"pid"`
+	Since   string `json:"since,omitempty"`
+	Count   int    `json:"count"`
+	LeaseMs int64  `json:"lease_ms"`
+	Mode    string `json:"mode,omitempty"`
+	Value   string `json:"value,omitempty"`
+}
+
+// A Waiter is who waits for one, and stands in a queue.
+type Waiter struct {
+	ID       string `json:"id"`
+	Label    string `json:"label"`
+	Host     string `json:"host"`
+	PID      int    `json:"pid"`
+	Since    string `json:"since,omitempty"`
+	Deadline string `json:"deadline,omitempty"`
+}
+
+// KindFree is how commands call a name that nothing stands for.
+const KindFree = "free"
+
+// New returns what the commands show of info.
+func New(info latchkey.Info) *Object {
+	o := &Object{
+		Name: info.Name, Kind: kindText(info.Kind), Listeners: info.Listeners, LeaseMs: millis(info.Lease),
+		Token: info.Token, Count: info.Count, At: instant(info.At),
+		Holders: []Holder{}, Waiters: []Waiter{}, Beside: About(info.Name), info: info,
+	}
+	if !utf8.ValidString(info.Name) {
+		o.NameBytes = base64.StdEncoding.EncodeToString([]byte(info.Name))
+	}
+	for _, h := range info.Holders {
+		o.Holders = append(o.Holders, Holder{
+			ID: h.ID, Label: h.Label, Host: h.Host, PID: h.PID, Since: instant(h.Since), Count: h.Count,
+			LeaseMs: millis(h.Lease), Mode: h.Mode, Value: h.Value,
+		})
+	}
+	for _, w := range info.Waiters {
+		o.Waiters = append(o.Waiters, Waiter{
+			ID: w.ID, Label: w.Label, Host: w.Host, PID: w.PID, Since: instant(w.Since), Deadline: instant(w.Deadline),
+		})
+	}
+	return o
+}
+
+// NewCounted is New for a name of which it is known what its number counts.
+func NewCounted(info latchkey.Info, word string) *Object {
+	o := New(info)
+	o.word = word
+	return o
+}
+
+func kindText(k latchkey.Kind) string {
+	if k == latchkey.KindFree {
+		return KindFree
+	}
+	return string(k)
+}
+
+// millis is a lease for programs: -1 for one without an end.
+func millis(d time.Duration) int64 {
+	if d < 0 {
+		return -1
+	}
+	return d.Milliseconds()
+}
+
+// instant is a moment for programs, empty where it is not known.
+func instant(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
+}
+
+// counted reports whether the kind has a number: of permits, or a count.
+func (o *Object) counted() bool {
+	switch o.info.Kind {
+	case latchkey.KindSemaphore, latchkey.KindPermitSemaphore, latchkey.KindLatch, latchkey.KindCounter:
+		return true
+	}
+	return false
+}
+
+// Waiting says how many wait, as far as Redis knows: those in a queue, or else
+// the connections that listen.
+func (o *Object) Waiting() int { return max(len(o.Waiters), o.Listeners, 0) }
+
+// heldFor is for how long it has been held, as far as that is known.
+func (o *Object) heldFor() (longest time.Duration) {
+	for _, h := range o.info.Holders {
+		if !h.Since.IsZero() {
+			longest = max(longest, o.info.At.Sub(h.Since))
+		}
+	}
+	return longest
+}
+
+// Who says who has it, in a few words.
+func (o *Object) Who() string {
+	switch len(o.info.Holders) {
+	case 0:
+		return "-"
+	case 1:
+		return text.Name(o.info.Holders[0].ID)
+	}
+	noun := " holders"
+	switch o.info.Kind {
+	case latchkey.KindPermitSemaphore:
+		noun = " permits out"
+	case latchkey.KindReadWrite:
+		noun = " readers"
+		for _, h := range o.info.Holders {
+			if h.Mode == "write" {
+				noun = " holds of a writer"
+			}
+		}
+	}
+	return strconv.Itoa(len(o.info.Holders)) + noun
+}
+
+// process says which process a label was given by, "-" where that is not known.
+func process(host string, pid int) string {
+	if host == "" {
+		return "-"
+	}
+	return text.Name(host) + ":" + strconv.Itoa(pid)
+}
+
+// line is the object in the table of ls.
+func (o *Object) line() []string {
+	label, held := "-", "-"
+	if len(o.info.Holders) > 0 {
+		h := o.info.Holders[0]
+		label, held = text.OrDash(text.Phrase(h.Label)), text.Since(h.Since, o.info.At)
+		if n := len(o.info.Holders) - 1; n > 0 && label != "-" {
+			label += " +" + strconv.Itoa(n)
+		}
+	}
+	lease, count := "-", "-"
+	switch {
+	case o.counted():
+		count = strconv.FormatInt(o.Count, 10)
+	case len(o.info.Holders) > 0:
+		lease, count = text.Lease(o.info.Lease), strconv.Itoa(o.holds())
+	}
+	return []string{
+		text.Name(o.Name), o.Kind, numberOrDash(int64(o.Waiting())), o.Who(), label, held, lease, count, numberOrDash(o.Token),
+	}
+}
+
+// holds is how many holds there are.
+func (o *Object) holds() (n int) {
+	for _, h := range o.info.Holders {
+		n += h.Count
+	}
+	return n
+}
+
+func numberOrDash(n int64) string {
+	if n == 0 {
+		return "-"
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// listTitles are the columns of line.
+var listTitles = strings.Fields("NAME KIND >WAITING HOLDER LABEL >HELD >LEASE >COUNT >TOKEN")
+
+// Held returns the holder of that id, or nil.
+func (o *Object) Held(id string) *latchkey.HolderInfo {
+	for i := range o.info.Holders {
+		if o.info.Holders[i].ID == id {
+			return &o.info.Holders[i]
+		}
+	}
+	return nil
+}
+
+// Table returns the table of ls and top.
+func Table(objects []*Object) *text.Table {
+	t := &text.Table{Titles: listTitles}
+	for _, o := range objects {
+		t.Add(o.line()...)
+	}
+	return t
+}

@@ -1,0 +1,61 @@
+package object
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
+	"github.com/latchkey-go/latchkey/internal/engine"
+)
+
+// About says what a key is that stands beside an object, "" for all others. Its
+// name tells, so Redis is not asked.
+func About(name string) string {
+	owner, side := engine.Owner(name)
+	of := text.Name(owner)
+	switch side {
+	case engine.SideToken:
+		return "the counter of the fencing tokens of " + of
+	case engine.SideQueue:
+		return "a part of the queue of " + of
+	case engine.SideTimeout:
+		return "a part of " + of + ", with leases"
+	case engine.SideNote:
+		return "a note of latchkey about " + of
+	case engine.SideWakeUps:
+		return "the Redis channel of " + of
+	}
+	return ""
+}
+
+// kindTexts are the kinds in a sentence.
+var kindTexts = map[latchkey.Kind]string{
+	latchkey.KindLock:            "a lock",
+	latchkey.KindFair:            "a fair lock",
+	latchkey.KindReadWrite:       "a read-write lock",
+	latchkey.KindMultiLock:       "a multi-lock on a group",
+	latchkey.KindSemaphore:       "a semaphore",
+	latchkey.KindPermitSemaphore: "a semaphore whose permits have ids",
+	latchkey.KindLatch:           "a latch",
+	latchkey.KindCounter:         "a number, as semaphores and latches are",
+}
+
+// WhatIs says what a name stands for in Redis.
+func WhatIs(ctx context.Context, client *latchkey.Client, name string) string {
+	if text := About(name); text != "" {
+		return text
+	}
+	info, err := client.Info(ctx, name)
+	if err == nil && info.Kind != latchkey.KindFree {
+		return kindTexts[info.Kind]
+	}
+	var e *latchkey.Error
+	if errors.Is(err, latchkey.ErrKeyConflict) && errors.As(err, &e) {
+		if _, text, ok := strings.Cut(e.Err.Error(), latchkey.ErrKeyConflict.Error()+": "); ok {
+			return text
+		}
+	}
+	return "something else" // it was a moment ago, or Redis does not tell
+}

@@ -1,0 +1,88 @@
+package stage
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
+)
+
+// A View shows how it goes on: on a terminal a line for each scenario
+// that changes in place, elsewhere a line for each that is over.
+type View struct {
+	out   text.Printer
+	Live  bool // on a terminal
+	Quiet bool // says nothing when a scenario is over
+}
+
+// NewView returns a view that writes to out.
+func NewView(out io.Writer) *View {
+	v := &View{Live: text.IsTerminal(out)}
+	v.out.To(out)
+	return v
+}
+
+// Follow shows a scenario until the function it returns is called with the
+// result.
+func (v *View) Follow(st *Stage) (done func(*Result)) {
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	if v.Live {
+		wg.Go(func() {
+			tick := time.NewTicker(100 * time.Millisecond)
+			defer tick.Stop()
+			for {
+				v.out.Printf("\r%-16s %9s acquired %7s waiting %6.1fs\x1b[K", st.name,
+					text.Grouped(st.waits.count.Load()), text.Grouped(uint64(max(st.waiting.Load(), 0))), st.elapsed().Seconds())
+				select {
+				case <-stop:
+					return
+				case <-tick.C:
+				}
+			}
+		})
+	}
+	return func(r *Result) {
+		close(stop)
+		wg.Wait()
+		if v.Quiet {
+			return
+		}
+		start, end := "", ""
+		if v.Live {
+			start, end = "\r", "\x1b[K"
+		}
+		v.out.Printf("%s%-16s %9s acquired in %5.1fs  %s%s\n", start, st.name,
+			text.Grouped(r.Acquisitions), r.Elapsed.Seconds(), v.mark(r), end)
+	}
+}
+
+// mark says in a word how a scenario went.
+func (v *View) mark(r *Result) string {
+	switch {
+	case r.Err != nil:
+		return v.out.Paint("31", "failed: "+text.Harmless(r.Err.Error()))
+	case r.Violations > 0:
+		return v.out.Paint("31", fmt.Sprintf("%d violations", r.Violations))
+	}
+	return v.out.Paint("32", "ok")
+}
+
+// Table shows the results.
+func (v *View) Table(results []*Result) {
+	v.out.Printf("\n")
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "scenario\tworkers\tacquisitions\tper second\twait p50\tp99\tmax\tviolations\t")
+	for _, r := range results {
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%d\t\n", r.Name, r.Workers, text.Grouped(r.Acquisitions),
+			text.Grouped(uint64(float64(r.Acquisitions)/max(r.Elapsed.Seconds(), 1e-9))),
+			text.Short(r.P50), text.Short(r.P99), text.Short(r.Max), r.Violations)
+	}
+	_ = w.Flush()
+	v.out.Printf("%s\n", b.String())
+}

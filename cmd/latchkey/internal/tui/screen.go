@@ -1,0 +1,258 @@
+// Package tui is what top shows on a terminal.
+package tui
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/object"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
+)
+
+// A Source is what a screen shows.
+type Source struct {
+	Addr  string        // of Redis, for people
+	Delay time.Duration // between two looks
+	// look returns the objects there are now. It reads all key names if rescan is true.
+	Look func(ctx context.Context, rescan bool) ([]*object.Object, error)
+	// explain returns the error of a look in words for people.
+	Explain func(error) error
+}
+
+// Show shows a source on the terminal that out writes to, until the user has seen
+// enough or ctx ends. An error of the first look is returned, for there is nothing
+// to show then; later ones are shown.
+func Show(ctx context.Context, out *text.Printer, src *Source) error {
+	m := &screen{Source: src, ctx: ctx, colour: out.Colour}
+	_, err := tea.NewProgram(m, tea.WithContext(ctx), tea.WithoutSignalHandler(), tea.WithOutput(out.Writer)).Run()
+	if m.failure != nil {
+		return m.failure
+	}
+	return err
+}
+
+// A screen is what show shows.
+type screen struct {
+	*Source
+	ctx    context.Context
+	colour bool
+
+	objects       []*object.Object
+	at            time.Time // of the last look that had an answer
+	failure       error     // of the first look: there is nothing to show
+	trouble       error     // of the last one
+	width, height int
+
+	order     object.Order
+	contended bool   // only what is waited for
+	selected  string // name; empty for the first
+	detail    bool
+	rescanNow bool // the next look reads all key names
+}
+
+// A looked is the result of a look.
+type looked struct {
+	objects []*object.Object
+	err     error
+}
+
+// due says that it is time for a look.
+type due struct{}
+
+// Init begins with a look.
+func (m *screen) Init() tea.Cmd { return m.lookNow(false) }
+
+func (m *screen) lookNow(rescan bool) tea.Cmd {
+	return func() tea.Msg {
+		objects, err := m.Look(m.ctx, rescan)
+		return looked{objects, err}
+	}
+}
+
+// Update takes in what has happened.
+func (m *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		m.width, m.height = msg.Width, msg.Height
+	case tea.KeyPressMsg:
+		return m, m.key(msg.String())
+	case due:
+		rescan := m.rescanNow
+		m.rescanNow = false
+		return m, m.lookNow(rescan)
+	case looked:
+		m.trouble = msg.err
+		if msg.err != nil && m.at.IsZero() {
+			m.failure = msg.err
+			return m, tea.Quit
+		}
+		if msg.err == nil {
+			m.objects, m.at = msg.objects, time.Now()
+		}
+		return m, tea.Tick(m.Delay, func(time.Time) tea.Msg { return due{} })
+	}
+	return m, nil
+}
+
+func (m *screen) key(name string) tea.Cmd {
+	switch name {
+	case "q", "ctrl+c":
+		return tea.Quit
+	case "ctrl+z":
+		return tea.Suspend
+	case "esc":
+		if !m.detail {
+			return tea.Quit
+		}
+		m.detail = false
+	case "enter":
+		m.detail = !m.detail
+	case "up", "k":
+		m.move(-1)
+	case "down", "j":
+		m.move(1)
+	case "pgup":
+		m.move(-m.room())
+	case "pgdown":
+		m.move(m.room())
+	case "home", "g":
+		m.move(-len(m.objects))
+	case "end", "G":
+		m.move(len(m.objects))
+	case "s":
+		m.order = m.order.Next()
+	case "c":
+		m.contended = !m.contended
+	case "r":
+		m.rescanNow = true
+	}
+	return nil
+}
+
+// shownObjects are those in the list, in order.
+func (m *screen) shownObjects() []*object.Object {
+	var all []*object.Object
+	for _, o := range m.objects {
+		if !m.contended || o.Waiting() > 0 {
+			all = append(all, o)
+		}
+	}
+	m.order.Sort(all)
+	return all
+}
+
+// place is where the selected object is in the list; one that has gone leaves its
+// place to the first.
+func (m *screen) place(list []*object.Object) int {
+	for i, o := range list {
+		if o.Name == m.selected {
+			return i
+		}
+	}
+	return 0
+}
+
+func (m *screen) move(by int) {
+	list := m.shownObjects()
+	if len(list) == 0 {
+		return
+	}
+	m.selected = list[min(max(m.place(list)+by, 0), len(list)-1)].Name
+}
+
+// frame is how many lines are not for the list: two above, its titles, two below.
+const frame = 5
+
+// room is how many objects can be shown at once.
+func (m *screen) room() int { return max(m.height-frame, 1) }
+
+// View is the screen as it is now.
+func (m *screen) View() tea.View {
+	var b strings.Builder
+	out := &text.Printer{Writer: &b, Colour: m.colour}
+	list := m.shownObjects()
+	out.Printf("%s\n\n", m.summary(out))
+	switch place := m.place(list); {
+	case m.at.IsZero():
+		out.Printf("reading key names...\n")
+	case m.detail && len(list) > 0:
+		list[place].Print(out)
+	default:
+		m.writeList(out, list, place)
+	}
+	v := tea.NewView(m.fit(b.String(), m.footer(out)))
+	v.AltScreen = true
+	v.WindowTitle = "latchkey top"
+	return v
+}
+
+func (m *screen) summary(out *text.Printer) string {
+	contended, waiting := 0, 0
+	for _, o := range m.objects {
+		if n := o.Waiting(); n > 0 {
+			contended, waiting = contended+1, waiting+n
+		}
+	}
+	line := fmt.Sprintf("%s  Redis at %s  %d names, %d waited for, %d waiting", out.Paint("1", "latchkey top"), m.Addr, len(m.objects), contended, waiting)
+	if !m.at.IsZero() {
+		line += "  " + m.at.Format(time.TimeOnly)
+	}
+	if m.trouble != nil {
+		line += "  " + out.Paint("31", text.Harmless(m.Explain(m.trouble).Error()))
+	}
+	return line
+}
+
+func (m *screen) writeList(out *text.Printer, list []*object.Object, place int) {
+	if len(list) == 0 {
+		out.Printf("nothing is held%s\n", map[bool]string{true: " that others wait for"}[m.contended])
+		return
+	}
+	first := min(max(place-m.room()/2, 0), max(len(list)-m.room(), 0))
+	last := min(first+m.room(), len(list))
+	var b strings.Builder
+	object.Table(list[first:last]).Print(&text.Printer{Writer: &b, Colour: out.Colour})
+	for i, line := range strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n") {
+		switch at := first + i - 1; {
+		case i == 0:
+			out.Printf("  %s\n", line)
+		case at == place:
+			out.Printf("%s\n", out.Paint("7", "> "+line))
+		case list[at].Waiting() > 0:
+			out.Printf("  %s\n", out.Paint("33", line))
+		default:
+			out.Printf("  %s\n", line)
+		}
+	}
+}
+
+func (m *screen) footer(out *text.Printer) string {
+	keys := "enter details  c " + map[bool]string{false: "only waited for", true: "all"}[m.contended] + "  s by " + m.order.String() + "  r rescan  q quit"
+	if m.detail {
+		keys = "enter or esc back to the list  q quit"
+	}
+	return out.Paint("2", keys)
+}
+
+// fit cuts the text to the screen, and puts the footer on the last line.
+func (m *screen) fit(text, footer string) string {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if m.height > 0 {
+		lines = lines[:min(len(lines), max(m.height-2, 1))]
+		for len(lines) < m.height-1 {
+			lines = append(lines, "")
+		}
+	}
+	lines = append(lines, footer)
+	if m.width > 0 {
+		for i, line := range lines {
+			lines[i] = ansi.Truncate(line, m.width, "…")
+		}
+	}
+	return strings.Join(lines, "\n")
+}
