@@ -39,7 +39,7 @@ func TestErrorMessages(t *testing.T) {
 		cancel()
 		late, cancel := context.WithTimeout(ctx, 4*time.Second)
 		defer cancel()
-		env.Mini.Set("text", "x")
+		require.NoError(t, env.Mini.Set("text", "x"))
 
 		for want, err := range map[string]error{
 			`rlock: trylock "orders:42": not acquired`:                                                                       second(l.TryLock(ctx)),

@@ -631,7 +631,7 @@ func TestGivenWhileClosing(t *testing.T) {
 		env.Advance(100 * time.Millisecond)
 		require.True(t, lost.Load(), "what undoes its place has been lost")
 		mustUnlock(t, h)
-		<-closed
+		require.NoError(t, <-closed)
 		require.False(t, env.Mini.Exists("a"), "given to one who has gone")
 	})
 }

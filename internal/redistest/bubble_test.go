@@ -129,7 +129,7 @@ func TestBubbleFaults(t *testing.T) {
 			redistest.LoseRST: "1", redistest.LoseFIN: "1", redistest.Swallow: "1",
 			redistest.Drop: "0", redistest.RefuseRST: "0",
 		} {
-			env.Mini.Set("n", "0")
+			require.NoError(t, env.Mini.Set("n", "0"))
 			link.OnNext(1, "incr", act)
 			require.Error(t, c.Incr(ctx, "n").Err(), act)
 			require.EqualValues(t, 1, link.Count(act), act)
@@ -141,7 +141,7 @@ func TestBubbleFaults(t *testing.T) {
 		link = env.Link(patient)
 		link.HoldFor(10 * time.Minute)
 		for _, act := range []redistest.Act{redistest.Hold, redistest.Late} {
-			env.Mini.Set("n", "0")
+			require.NoError(t, env.Mini.Set("n", "0"))
 			link.OnNext(1, "incr", act)
 			start := time.Now()
 			go func() {
