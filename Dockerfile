@@ -8,17 +8,9 @@
 #	COPY --from=latchkey /latchkey /usr/local/bin/latchkey
 FROM --platform=$BUILDPLATFORM golang:1.26-alpine AS build
 WORKDIR /src
-# The modules of the workspace first: they change less often than the code.
-COPY go.mod go.sum go.work go.work.sum ./
-COPY bench/go.mod bench/go.sum bench/
-COPY chaos/go.mod chaos/go.sum chaos/
-COPY cmd/latchkey/go.mod cmd/latchkey/go.sum cmd/latchkey/
-COPY interop/go.mod interop/go.sum interop/
-COPY otel/go.mod otel/go.sum otel/
-COPY prom/go.mod prom/go.sum prom/
-RUN --mount=type=cache,target=/go/pkg/mod cd cmd/latchkey && go mod download
 COPY . .
 ARG TARGETOS TARGETARCH VERSION
+# Modules and compiled packages stay in the builder's caches.
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
 	CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
 	go build -trimpath -buildvcs=false -ldflags "-s -w -X main.release=$VERSION" -o /latchkey ./cmd/latchkey
