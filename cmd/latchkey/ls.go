@@ -21,7 +21,8 @@ moment is an integer and nothing else in Redis; so is many another thing. It is
 listed as a counter by --all, and where --kind asks for semaphores or latches.
 
 WAITING is how many stand in the queue of a fair lock; for the others, how many
-connections listen for it, each of which may have many waiters.`
+connections listen for it, each of which may have many waiters. On a terminal that
+is too narrow TOKEN, COUNT and HOLDER are left out, in this order: show has them.`
 
 const lsExamples = `  latchkey ls
   latchkey ls --match 'orders:*' --json

@@ -204,7 +204,7 @@ func numberOrDash(n int64) string {
 }
 
 // listTitles are the columns of line.
-var listTitles = strings.Fields("NAME KIND >WAITING HOLDER LABEL >HELD >LEASE >COUNT >TOKEN")
+var listTitles = strings.Fields("~NAME KIND >WAITING -HOLDER ~LABEL >HELD >LEASE ->COUNT ->TOKEN")
 
 // Held returns the holder of that id, or nil.
 func (o *Object) Held(id string) *latchkey.HolderInfo {
@@ -218,7 +218,7 @@ func (o *Object) Held(id string) *latchkey.HolderInfo {
 
 // Table returns the table of ls and top.
 func Table(objects []*Object) *text.Table {
-	t := &text.Table{Titles: listTitles}
+	t := &text.Table{Titles: listTitles, OneLine: true}
 	for _, o := range objects {
 		t.Add(o.line()...)
 	}

@@ -77,9 +77,9 @@ func (v *View) Table(results []*Result) {
 	v.out.Printf("\n")
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "scenario\tworkers\tacquisitions\tper second\twait p50\tp99\tmax\tviolations\t")
+	fmt.Fprintln(w, "scenario\tacquired\tper second\twait p50\tp99\tmax\tviolations\t")
 	for _, r := range results {
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%d\t\n", r.Name, r.Workers, text.Grouped(r.Acquisitions),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t\n", r.Name, text.Grouped(r.Acquisitions),
 			text.Grouped(uint64(float64(r.Acquisitions)/max(r.Elapsed.Seconds(), 1e-9))),
 			text.Short(r.P50), text.Short(r.P99), text.Short(r.Max), r.Violations)
 	}

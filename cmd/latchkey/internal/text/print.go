@@ -11,7 +11,6 @@ import (
 	"unicode"
 	"unicode/utf16"
 
-	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
@@ -24,6 +23,7 @@ type Printer struct {
 	io.Writer
 	JSON   bool // for programs
 	Colour bool
+	Width  int   // of the terminal, in columns; 0 for any
 	Err    error // of the first write that failed
 }
 
@@ -43,10 +43,13 @@ func JSONVar(cmd *cobra.Command, o *Printer) {
 }
 
 // To sets where o writes. Colours are for terminals, and not where NO_COLOR is
-// set.
+// set; only a terminal has a width.
 func (o *Printer) To(w io.Writer) {
 	o.Writer = w
-	o.Colour = IsTerminal(w) && os.Getenv("NO_COLOR") == ""
+	if IsTerminal(w) {
+		o.Colour = os.Getenv("NO_COLOR") == ""
+		o.Width, _, _ = term.GetSize(int(w.(*os.File).Fd()))
+	}
 }
 
 // IsTerminal reports whether w is a terminal that can more than print lines.
@@ -96,47 +99,4 @@ func (o *Printer) Paint(colour, text string) string {
 		return text
 	}
 	return "\x1b[" + colour + "m" + text + "\x1b[0m"
-}
-
-// A Table is lines of cells. A column whose title begins with ">" is flush right.
-type Table struct {
-	Titles []string
-	rows   [][]string
-}
-
-func (t *Table) Add(cells ...string) { t.rows = append(t.rows, cells) }
-
-// Print writes the table. Its columns are as wide as what they show, also where
-// that is twice as wide as Latin letters.
-func (t *Table) Print(o *Printer) {
-	widths := make([]int, len(t.Titles))
-	titles := make([]string, len(t.Titles))
-	for i, title := range t.Titles {
-		titles[i] = strings.TrimPrefix(title, ">")
-	}
-	for _, row := range append([][]string{titles}, t.rows...) {
-		for i, cell := range row {
-			widths[i] = max(widths[i], ansi.StringWidth(cell))
-		}
-	}
-	fmt.Fprintln(o, o.Paint("2", t.line(titles, widths)))
-	for _, row := range t.rows {
-		fmt.Fprintln(o, t.line(row, widths))
-	}
-}
-
-func (t *Table) line(cells []string, widths []int) string {
-	var b strings.Builder
-	for i, cell := range cells {
-		pad := strings.Repeat(" ", widths[i]-ansi.StringWidth(cell))
-		if i > 0 {
-			b.WriteString("  ")
-		}
-		if strings.HasPrefix(t.Titles[i], ">") {
-			b.WriteString(pad + cell)
-		} else {
-			b.WriteString(cell + pad)
-		}
-	}
-	return strings.TrimRight(b.String(), " ")
 }

@@ -7,6 +7,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -83,4 +84,43 @@ func FuzzText(f *testing.F) {
 		}
 		require.LessOrEqual(t, len(Name(text)), 4*maxShown+8)
 	})
+}
+
+// What a terminal is too narrow for is left out, cut, or stands below.
+func TestTableOnNarrowTerminal(t *testing.T) {
+	print := func(tb *Table, width int) string {
+		out := new(strings.Builder)
+		tb.Print(&Printer{Writer: out, Width: width})
+		return out.String()
+	}
+	list := &Table{Titles: []string{"~NAME", "KIND", "-HOLDER", "->TOKEN"}, OneLine: true}
+	list.Add("orders:nightly-invoice-export", "lock", "c:1", "17")
+	list.Add("日本日本日本日本日本日本日本日本", "lock", "-", "-")
+	const name, wide = "orders:nightly-invoice-export", "日本日本日本日本日本日本日本日本"
+	for width, want := range map[int]string{
+		0:  "NAME                              KIND  HOLDER  TOKEN\n" + name + "     lock  c:1        17\n" + wide + "  lock  -           -\n",
+		53: "NAME                              KIND  HOLDER  TOKEN\n" + name + "     lock  c:1        17\n" + wide + "  lock  -           -\n",
+		52: "NAME                              KIND  HOLDER\n" + name + "     lock  c:1\n" + wide + "  lock  -\n",
+		38: "NAME                              KIND\n" + name + "     lock\n" + wide + "  lock\n",
+	} {
+		assert.Equal(t, want, print(list, width), width)
+	}
+	for _, width := range []int{37, 26, 18, 3} { // of 18, a cut name and the other columns have need
+		got := print(list, width)
+		assert.Equal(t, 3, strings.Count(got, "\n"), "%d: %q", width, got)
+		for line := range strings.SplitSeq(got, "\n") {
+			assert.LessOrEqual(t, ansi.StringWidth(line), max(width, 18), "%d: %q", width, line)
+		}
+	}
+	assert.Contains(t, print(list, 26), "orders:ni…ice-export  lock\n")
+
+	rows := &Table{Titles: []string{"ID", ">N", "LABEL", "PROCESS"}}
+	rows.Add("51f76c6c:1", "1", "a label", "host:7")
+	rows.Add("51f76c6c:2", "2", "-", "-")
+	assert.Equal(t, "ID          N  LABEL    PROCESS\n51f76c6c:1  1  a label  host:7\n51f76c6c:2  2  -        -\n", print(rows, 31))
+	assert.Equal(t, "ID          N\n51f76c6c:1  1\n  label a label  process host:7\n51f76c6c:2  2\n", print(rows, 20))
+
+	prose := &Table{Titles: []string{"", "ABOUT", ""}}
+	prose.Add("ok", "rights", "all commands and keys")
+	assert.Equal(t, "    ABOUT\nok  rights  all commands\n            and keys\n", print(prose, 26))
 }

@@ -174,9 +174,9 @@ func (m *screen) room() int { return max(m.height-frame, 1) }
 // View is the screen as it is now.
 func (m *screen) View() tea.View {
 	var b strings.Builder
-	out := &text.Printer{Writer: &b, Colour: m.colour}
+	out := &text.Printer{Writer: &b, Colour: m.colour, Width: m.width}
 	list := m.shownObjects()
-	out.Printf("%s\n\n", m.summary(out))
+	out.Printf("%s\n%s\n", m.summary(out), m.failed(out))
 	switch place := m.place(list); {
 	case m.at.IsZero():
 		out.Printf("reading key names...\n")
@@ -198,14 +198,19 @@ func (m *screen) summary(out *text.Printer) string {
 			contended, waiting = contended+1, waiting+n
 		}
 	}
-	line := fmt.Sprintf("%s  Redis at %s  %d names, %d waited for, %d waiting", out.Paint("1", "latchkey top"), m.Addr, len(m.objects), contended, waiting)
+	at := ""
 	if !m.at.IsZero() {
-		line += "  " + m.at.Format(time.TimeOnly)
+		at = " " + m.at.Format(time.TimeOnly)
 	}
-	if m.trouble != nil {
-		line += "  " + out.Paint("31", text.Harmless(m.Explain(m.trouble).Error()))
+	return fmt.Sprintf("%s%s  %d names, %d waited for, %d waiting  Redis at %s", out.Paint("1", "latchkey top"), at, len(m.objects), contended, waiting, m.Addr)
+}
+
+// failed is why the last look had no answer; then what is shown is old.
+func (m *screen) failed(out *text.Printer) string {
+	if m.trouble == nil {
+		return ""
 	}
-	return line
+	return out.Paint("31", text.Harmless(m.Explain(m.trouble).Error()))
 }
 
 func (m *screen) writeList(out *text.Printer, list []*object.Object, place int) {
@@ -216,7 +221,7 @@ func (m *screen) writeList(out *text.Printer, list []*object.Object, place int) 
 	first := min(max(place-m.room()/2, 0), max(len(list)-m.room(), 0))
 	last := min(first+m.room(), len(list))
 	var b strings.Builder
-	object.Table(list[first:last]).Print(&text.Printer{Writer: &b, Colour: out.Colour})
+	object.Table(list[first:last]).Print(&text.Printer{Writer: &b, Colour: out.Colour, Width: max(m.width-len("> "), 0)})
 	for i, line := range strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n") {
 		switch at := first + i - 1; {
 		case i == 0:
