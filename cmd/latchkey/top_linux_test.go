@@ -98,7 +98,7 @@ func TestTopOnTerminal(t *testing.T) {
 	h := take(t, rlock.New(c, "job"))
 	take(t, rlock.New(c, "evil\x1b[2J\nname"))
 	waiter := rlock.New(newClient(t, s.Client(t)), "job").LockAsync(t.Context())
-	p := newPane(t, "120", "24", strings.Join(append([]string{binary}, at(s, "top", "-d", "0.1", "--rescan", "0.2")...), " "))
+	p := newPane(t, "80", "24", strings.Join(append([]string{binary}, at(s, "top", "-d", "0.1", "--rescan", "0.2")...), " "))
 	p.shows("2 names, 1 waited for, 1 waiting")
 	p.shows(`"evil\x1b[2J\nname"`)
 	p.shows("> job")
