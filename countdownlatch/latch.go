@@ -52,9 +52,9 @@ func (l *Latch) TrySetCount(ctx context.Context, n int64) (set bool, err error) 
 		return false, l.engine.Wrap(op, l.spec, fmt.Errorf("a count of %d: the most is %d", n, int64(engine.MaxCount)))
 	}
 	r := l.request()
-	err = l.engine.Change(ctx, op, l.spec, func(ctx context.Context, d engine.Deadline) (v engine.Verdict, err error) {
+	err = l.engine.Change(ctx, op, l.spec, func(ctx context.Context, opts engine.SendOptions, d engine.Deadline) (v engine.Verdict, err error) {
 		r.deadline = d
-		v, err = l.scripts.set(ctx, l.engine, r, n)
+		v, err = l.scripts.set(ctx, l.engine, opts, r, n)
 		set = v == engine.Granted
 		return v, err
 	})
@@ -69,9 +69,9 @@ func (l *Latch) TrySetCount(ctx context.Context, n int64) (set bool, err error) 
 // after the unlock timeout (WithUnlockTimeout).
 func (l *Latch) CountDown(ctx context.Context) error {
 	r := l.request()
-	err := l.engine.Return(ctx, "count-down", l.spec, func(ctx context.Context, d engine.Deadline) (engine.Verdict, error) {
+	err := l.engine.Return(ctx, "count-down", l.spec, func(ctx context.Context, opts engine.SendOptions, d engine.Deadline) (engine.Verdict, error) {
 		r.deadline = d
-		return l.scripts.countDown(ctx, l.engine, r)
+		return l.scripts.countDown(ctx, l.engine, opts, r)
 	})
 	r.done(err)
 	return err
@@ -79,8 +79,8 @@ func (l *Latch) CountDown(ctx context.Context) error {
 
 // Count returns the count that is left, 0 when none is running.
 func (l *Latch) Count(ctx context.Context) (n int64, err error) {
-	err = l.engine.Ask(ctx, "count", l.spec, true, func(ctx context.Context) error {
-		st, err := l.scripts.state(ctx, l.engine)
+	err = l.engine.Ask(ctx, "count", l.spec, true, func(ctx context.Context, opts engine.SendOptions) error {
+		st, err := l.scripts.state(ctx, l.engine, opts)
 		n = st.left
 		return err
 	})
@@ -114,8 +114,8 @@ func (l *Latch) await(ctx context.Context, op string, s *engine.Spec, w *look) e
 // running. Who waits is released, in Java too. (Redisson's delete leaves its
 // waiters asleep.)
 func (l *Latch) Delete(ctx context.Context) (deleted bool, err error) {
-	err = l.engine.Ask(ctx, "delete", l.spec, false, func(ctx context.Context) (err error) {
-		deleted, err = l.scripts.delete(ctx, l.engine)
+	err = l.engine.Ask(ctx, "delete", l.spec, false, func(ctx context.Context, opts engine.SendOptions) (err error) {
+		deleted, err = l.scripts.delete(ctx, l.engine, opts)
 		return err
 	})
 	return deleted, err
@@ -134,8 +134,8 @@ type look struct {
 // Ask looks. A count that has ended since the last look was reached too, though
 // another one may be running, but only by those who waited then. The times are only
 // told apart: the server's clock may have been set in between.
-func (w *look) Ask(ctx context.Context, _ engine.Deadline) (engine.Answer, error) {
-	st, err := w.latch.scripts.state(ctx, w.latch.engine)
+func (w *look) Ask(ctx context.Context, opts engine.SendOptions, _ engine.Deadline) (engine.Answer, error) {
+	st, err := w.latch.scripts.state(ctx, w.latch.engine, opts)
 	if err != nil {
 		return engine.Answer{}, err
 	}
@@ -166,7 +166,9 @@ func (w *look) Admitted(by engine.Want) {
 func (*look) Got() error { return nil }
 
 // Undo is never called.
-func (*look) Undo(context.Context) (engine.Verdict, error) { return engine.Already, nil }
+func (*look) Undo(context.Context, engine.SendOptions) (engine.Verdict, error) {
+	return engine.Already, nil
+}
 
 // Kept says that a look changes nothing.
 func (*look) Kept() time.Duration { return 0 }

@@ -46,20 +46,20 @@ func (s *scripts) args(n int) []any {
 }
 
 // set runs countdownlatch/set.
-func (s *scripts) set(ctx context.Context, e *engine.Engine, r *request, n int64) (engine.Verdict, error) {
-	return s.run(ctx, e, lua.LatchSet, 2, append(s.args(9), r.claim, n, r.ticket.Number, keep,
+func (s *scripts) set(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *request, n int64) (engine.Verdict, error) {
+	return s.run(ctx, e, opts, lua.LatchSet, 2, append(s.args(9), r.claim, n, r.ticket.Number, keep,
 		r.deadline.NotAfter, r.deadline.Ahead, s.channel, e.Verb()))
 }
 
 // countDown runs countdownlatch/countdown.
-func (s *scripts) countDown(ctx context.Context, e *engine.Engine, r *request) (engine.Verdict, error) {
-	return s.run(ctx, e, lua.LatchCountDown, 3, append(s.args(9), r.claim, s.ended, r.ticket.Number, keep,
+func (s *scripts) countDown(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *request) (engine.Verdict, error) {
+	return s.run(ctx, e, opts, lua.LatchCountDown, 3, append(s.args(9), r.claim, s.ended, r.ticket.Number, keep,
 		r.deadline.NotAfter, r.deadline.Ahead, s.channel, e.Verb()))
 }
 
 // run runs a script that answers with a verdict and the server's time.
-func (s *scripts) run(ctx context.Context, e *engine.Engine, script *lua.Script, keys int, args []any) (engine.Verdict, error) {
-	reply, err := e.Eval(ctx, script, keys, args)
+func (s *scripts) run(ctx context.Context, e *engine.Engine, opts engine.SendOptions, script *lua.Script, keys int, args []any) (engine.Verdict, error) {
+	reply, err := e.Eval(ctx, opts, script, keys, args)
 	if err != nil {
 		return 0, err
 	}
@@ -77,8 +77,8 @@ func (s *scripts) run(ctx context.Context, e *engine.Engine, script *lua.Script,
 }
 
 // delete runs countdownlatch/delete.
-func (s *scripts) delete(ctx context.Context, e *engine.Engine) (bool, error) {
-	reply, err := e.Eval(ctx, lua.LatchDelete, 2, append(s.args(5), s.ended, keep, s.channel, e.Verb()))
+func (s *scripts) delete(ctx context.Context, e *engine.Engine, opts engine.SendOptions) (bool, error) {
+	reply, err := e.Eval(ctx, opts, lua.LatchDelete, 2, append(s.args(5), s.ended, keep, s.channel, e.Verb()))
 	return reply.Int == 1, err
 }
 
@@ -90,8 +90,8 @@ type state struct {
 }
 
 // state runs countdownlatch/state.
-func (s *scripts) state(ctx context.Context, e *engine.Engine) (state, error) {
-	reply, err := e.Eval(ctx, lua.LatchState, 2, append(s.args(2), s.ended))
+func (s *scripts) state(ctx context.Context, e *engine.Engine, opts engine.SendOptions) (state, error) {
+	reply, err := e.Eval(ctx, opts, lua.LatchState, 2, append(s.args(2), s.ended))
 	if err != nil {
 		return state{}, err
 	}

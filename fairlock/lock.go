@@ -90,8 +90,8 @@ func (l *Lock) Unlock(ctx context.Context) error { return l.engine.UnlockHolder(
 // one renewal: its Lost is closed.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	var freed bool
-	err := l.engine.Ask(ctx, "force-unlock", l.spec, false, func(ctx context.Context) (err error) {
-		freed, err = l.scripts.force(ctx, l.engine)
+	err := l.engine.Ask(ctx, "force-unlock", l.spec, false, func(ctx context.Context, opts engine.SendOptions) (err error) {
+		freed, err = l.scripts.force(ctx, l.engine, opts)
 		return err
 	})
 	return freed, err
@@ -147,8 +147,8 @@ type Waiter struct {
 
 // Waiters returns those who wait for l, on all clients, the next one first.
 func (l *Lock) Waiters(ctx context.Context) (waiters []Waiter, err error) {
-	err = l.engine.Ask(ctx, "waiters", l.spec, true, func(ctx context.Context) (err error) {
-		waiters, err = l.scripts.waiters(ctx, l.engine)
+	err = l.engine.Ask(ctx, "waiters", l.spec, true, func(ctx context.Context, opts engine.SendOptions) (err error) {
+		waiters, err = l.scripts.waiters(ctx, l.engine, opts)
 		return err
 	})
 	return waiters, err
@@ -160,16 +160,16 @@ func (l *Lock) Waiters(ctx context.Context) (waiters []Waiter, err error) {
 // have no recheck, are told.
 func (l *Lock) Delete(ctx context.Context) (bool, error) {
 	var was bool
-	err := l.engine.Ask(ctx, "delete", l.spec, false, func(ctx context.Context) (err error) {
-		was, err = l.scripts.remove(ctx, l.engine)
+	err := l.engine.Ask(ctx, "delete", l.spec, false, func(ctx context.Context, opts engine.SendOptions) (err error) {
+		was, err = l.scripts.remove(ctx, l.engine, opts)
 		return err
 	})
 	return was, err
 }
 
 func (l *Lock) state(ctx context.Context, op, holder string) (st state, err error) {
-	err = l.engine.Ask(ctx, op, l.spec, true, func(ctx context.Context) (err error) {
-		st, err = l.scripts.state(ctx, l.engine, holder)
+	err = l.engine.Ask(ctx, op, l.spec, true, func(ctx context.Context, opts engine.SendOptions) (err error) {
+		st, err = l.scripts.state(ctx, l.engine, opts, holder)
 		return err
 	})
 	return st, err

@@ -86,7 +86,7 @@ func (s *scripts) args(n int) []any {
 }
 
 // Acquire runs fairlock/acquire.
-func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.Request) (engine.Grant, error) {
+func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *engine.Request) (engine.Grant, error) {
 	keys, args := 4, s.args(20)
 	if r.Label != "" {
 		keys, args = keys+1, append(args, engine.LabelKey(s.key, r.Holder))
@@ -102,7 +102,7 @@ func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.Reque
 	case r.Label != "":
 		args = append(args, r.Label)
 	}
-	reply, err := e.Eval(ctx, lua.FairLockAcquire, keys, args)
+	reply, err := e.Eval(ctx, opts, lua.FairLockAcquire, keys, args)
 	switch {
 	case err != nil:
 		return engine.Grant{}, err
@@ -127,7 +127,7 @@ func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.Reque
 var acquireVerdicts = map[int64]engine.Verdict{1: engine.Granted, -1: engine.Gone, -2: engine.Late}
 
 // Release runs fairlock/release.
-func (s *scripts) Release(ctx context.Context, e *engine.Engine, r *engine.Return) (engine.Verdict, error) {
+func (s *scripts) Release(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *engine.Return) (engine.Verdict, error) {
 	keys, args := 4, s.args(16)
 	if r.Label != "" {
 		keys, args = keys+1, append(args, engine.LabelKey(s.key, r.Holder))
@@ -140,7 +140,7 @@ func (s *scripts) Release(ctx context.Context, e *engine.Engine, r *engine.Retur
 	case r.Heir != nil:
 		args = append(args, 0, r.Heir.Holder, r.Heir.Lease.Milliseconds())
 	}
-	reply, err := e.Eval(ctx, lua.FairLockRelease, keys, args)
+	reply, err := e.Eval(ctx, opts, lua.FairLockRelease, keys, args)
 	switch {
 	case err != nil:
 		return 0, err
@@ -185,15 +185,15 @@ func split(reply engine.Reply) (ints []int64, text string) {
 func (*scripts) RenewKind() string { return "rlock" }
 
 // Renew runs rlock/renew.
-func (*scripts) Renew(ctx context.Context, e *engine.Engine, batch []engine.Renewal, d engine.Deadline) ([]watchdog.Result, error) {
-	return e.RenewLocks(ctx, batch, d)
+func (*scripts) Renew(ctx context.Context, e *engine.Engine, opts engine.SendOptions, batch []engine.Renewal, d engine.Deadline) ([]watchdog.Result, error) {
+	return e.RenewLocks(ctx, opts, batch, d)
 }
 
 // Leave runs fairlock/leave.
-func (s *scripts) Leave(ctx context.Context, e *engine.Engine, l *engine.Leaving) (engine.Verdict, error) {
+func (s *scripts) Leave(ctx context.Context, e *engine.Engine, opts engine.SendOptions, l *engine.Leaving) (engine.Verdict, error) {
 	args := append(s.args(12), l.Holder, l.Wait.Milliseconds(), s.timeoutArg, s.clientArg,
 		l.Deadline.NotAfter, l.Deadline.Ahead, s.channelArg, e.Verb())
-	reply, err := e.Eval(ctx, lua.FairLockLeave, 4, args)
+	reply, err := e.Eval(ctx, opts, lua.FairLockLeave, 4, args)
 	if err != nil {
 		return 0, err
 	}
@@ -211,13 +211,13 @@ func (s *scripts) Leave(ctx context.Context, e *engine.Engine, l *engine.Leaving
 var leaveVerdicts = map[int64]engine.Verdict{1: engine.Granted, 0: engine.Already, -2: engine.Late}
 
 // Keep runs fairlock/keep.
-func (s *scripts) Keep(ctx context.Context, e *engine.Engine, holders []string) (has []bool, at int64, err error) {
+func (s *scripts) Keep(ctx context.Context, e *engine.Engine, opts engine.SendOptions, holders []string) (has []bool, at int64, err error) {
 	args := make([]any, engine.Head, engine.Head+8+len(holders))
 	args = append(args, s.queueArg, s.scoresArg, s.clientsArg, s.clientArg, s.aliveArg, s.timeoutArg, s.keepArg, s.proofArg)
 	for _, h := range holders {
 		args = append(args, h)
 	}
-	reply, err := e.Eval(ctx, lua.FairLockKeep, 3, args)
+	reply, err := e.Eval(ctx, opts, lua.FairLockKeep, 3, args)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -234,21 +234,21 @@ func (s *scripts) Keep(ctx context.Context, e *engine.Engine, holders []string) 
 }
 
 // force runs fairlock/force.
-func (s *scripts) force(ctx context.Context, e *engine.Engine) (bool, error) {
-	reply, err := e.Eval(ctx, lua.FairLockForce, 4, append(s.args(7), s.timeoutArg, s.channelArg, e.Verb()))
+func (s *scripts) force(ctx context.Context, e *engine.Engine, opts engine.SendOptions) (bool, error) {
+	reply, err := e.Eval(ctx, opts, lua.FairLockForce, 4, append(s.args(7), s.timeoutArg, s.channelArg, e.Verb()))
 	return reply.Int == 1, err
 }
 
 // remove runs fairlock/delete.
-func (s *scripts) remove(ctx context.Context, e *engine.Engine) (bool, error) {
-	reply, err := e.Eval(ctx, lua.FairLockDelete, 4, append(s.args(6), s.channelArg, e.Verb()))
+func (s *scripts) remove(ctx context.Context, e *engine.Engine, opts engine.SendOptions) (bool, error) {
+	reply, err := e.Eval(ctx, opts, lua.FairLockDelete, 4, append(s.args(6), s.channelArg, e.Verb()))
 	return reply.Int == 1, err
 }
 
 // waiters runs fairlock/waiters, once for each piece of the queue.
-func (s *scripts) waiters(ctx context.Context, e *engine.Engine) ([]Waiter, error) {
+func (s *scripts) waiters(ctx context.Context, e *engine.Engine, opts engine.SendOptions) ([]Waiter, error) {
 	var waiters []Waiter
-	err := e.Queue(ctx, s.queueArg, s.scoresArg, 0, func(id string, deadline time.Time) {
+	err := e.Queue(ctx, opts, s.queueArg, s.scoresArg, 0, func(id string, deadline time.Time) {
 		waiters = append(waiters, Waiter{ID: id, Deadline: deadline})
 	})
 	return waiters, err
@@ -261,9 +261,9 @@ type state struct {
 }
 
 // state runs rlock/state, which serves this lock as well.
-func (s *scripts) state(ctx context.Context, e *engine.Engine, holder string) (state, error) {
+func (s *scripts) state(ctx context.Context, e *engine.Engine, opts engine.SendOptions, holder string) (state, error) {
 	args := append(make([]any, engine.Head, engine.Head+2), s.keyArg)
-	reply, err := e.Eval(ctx, lua.RLockState, 1, append(args, holder))
+	reply, err := e.Eval(ctx, opts, lua.RLockState, 1, append(args, holder))
 	if err != nil {
 		return state{}, err
 	}

@@ -92,8 +92,8 @@ func (g *Group) Unlock(ctx context.Context) error { return g.engine.UnlockHolder
 // client, learns of it within one renewal: its Lost is closed.
 func (g *Group) ForceUnlock(ctx context.Context) (bool, error) {
 	var freed bool
-	err := g.engine.Ask(ctx, "force-unlock", g.spec, false, func(ctx context.Context) (err error) {
-		freed, err = g.scripts.force(ctx, g.engine)
+	err := g.engine.Ask(ctx, "force-unlock", g.spec, false, func(ctx context.Context, opts engine.SendOptions) (err error) {
+		freed, err = g.scripts.force(ctx, g.engine, opts)
 		return err
 	})
 	return freed, err
@@ -131,8 +131,8 @@ func (g *Group) TTL(ctx context.Context) (time.Duration, error) {
 }
 
 func (g *Group) state(ctx context.Context, op, holder string) (st setState, err error) {
-	err = g.engine.Ask(ctx, op, g.spec, true, func(ctx context.Context) (err error) {
-		st, err = g.scripts.state(ctx, g.engine, holder)
+	err = g.engine.Ask(ctx, op, g.spec, true, func(ctx context.Context, opts engine.SendOptions) (err error) {
+		st, err = g.scripts.state(ctx, g.engine, opts, holder)
 		return err
 	})
 	return st, err

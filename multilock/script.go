@@ -89,14 +89,14 @@ func (s *scripts) args(n int) []any {
 }
 
 // Acquire runs multilock/acquire.
-func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.Request) (engine.Grant, error) {
+func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *engine.Request) (engine.Grant, error) {
 	who := plain(r.Holder)
 	keys, args := 2, append(s.args(9), claimKey(s.key, r.Holder))
 	if r.Label != "" {
 		keys, args = keys+1, append(args, engine.LabelKey(s.key, who))
 	}
 	args = append(args, who, r.Count, r.Lease.Milliseconds(), r.Deadline.NotAfter, r.Deadline.Ahead, r.Label)
-	reply, err := e.Eval(ctx, lua.GroupAcquire, keys, append(args, s.values...))
+	reply, err := e.Eval(ctx, opts, lua.GroupAcquire, keys, append(args, s.values...))
 	if err != nil {
 		return engine.Grant{}, err
 	}
@@ -114,7 +114,7 @@ var acquireVerdicts = map[int64]engine.Verdict{
 }
 
 // Release runs multilock/release.
-func (s *scripts) Release(ctx context.Context, e *engine.Engine, r *engine.Return) (engine.Verdict, error) {
+func (s *scripts) Release(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *engine.Return) (engine.Verdict, error) {
 	who, heir := plain(r.Holder), ""
 	keys, args := 2, append(s.args(11), claimKey(s.key, r.Holder))
 	if r.Label != "" {
@@ -124,7 +124,7 @@ func (s *scripts) Release(ctx context.Context, e *engine.Engine, r *engine.Retur
 		heir = plain(r.LingerAs)
 	}
 	args = append(args, who, r.Count, r.Deadline.NotAfter, r.Deadline.Ahead, s.channelArg, e.Verb(), r.Linger.Milliseconds(), heir)
-	reply, err := e.Eval(ctx, lua.GroupRelease, keys, append(args, s.values...))
+	reply, err := e.Eval(ctx, opts, lua.GroupRelease, keys, append(args, s.values...))
 	if err != nil {
 		return 0, err
 	}
@@ -145,7 +145,7 @@ var releaseVerdicts = map[int64]engine.Verdict{
 func (*scripts) RenewKind() string { return "multilock" }
 
 // Renew runs multilock/renew for sets of any group.
-func (*scripts) Renew(ctx context.Context, e *engine.Engine, batch []engine.Renewal, d engine.Deadline) ([]watchdog.Result, error) {
+func (*scripts) Renew(ctx context.Context, e *engine.Engine, opts engine.SendOptions, batch []engine.Renewal, d engine.Deadline) ([]watchdog.Result, error) {
 	args := make([]any, engine.Head, engine.Head+2+8*len(batch))
 	sets := append(make([]any, 0, 2+8*len(batch)), d.NotAfter, d.Ahead)
 	for _, r := range batch {
@@ -160,7 +160,7 @@ func (*scripts) Renew(ctx context.Context, e *engine.Engine, batch []engine.Rene
 			sets = append(sets, values[:hashed])
 		}
 	}
-	reply, err := e.Eval(ctx, lua.GroupRenew, len(args)-engine.Head, append(args, sets...))
+	reply, err := e.Eval(ctx, opts, lua.GroupRenew, len(args)-engine.Head, append(args, sets...))
 	if err != nil {
 		return nil, err
 	}
@@ -189,8 +189,8 @@ func renewResult(answer int64) watchdog.Result {
 }
 
 // force runs multilock/force.
-func (s *scripts) force(ctx context.Context, e *engine.Engine) (bool, error) {
-	reply, err := e.Eval(ctx, lua.GroupForce, 1, append(append(s.args(3), s.channelArg, e.Verb()), s.values...))
+func (s *scripts) force(ctx context.Context, e *engine.Engine, opts engine.SendOptions) (bool, error) {
+	reply, err := e.Eval(ctx, opts, lua.GroupForce, 1, append(append(s.args(3), s.channelArg, e.Verb()), s.values...))
 	return reply.Int == 1, err
 }
 
@@ -201,8 +201,8 @@ type setState struct {
 }
 
 // state runs multilock/state.
-func (s *scripts) state(ctx context.Context, e *engine.Engine, holder string) (setState, error) {
-	reply, err := e.Eval(ctx, lua.GroupState, 1, append(append(s.args(2), holder), s.values...))
+func (s *scripts) state(ctx context.Context, e *engine.Engine, opts engine.SendOptions, holder string) (setState, error) {
+	reply, err := e.Eval(ctx, opts, lua.GroupState, 1, append(append(s.args(2), holder), s.values...))
 	if err != nil {
 		return setState{}, err
 	}

@@ -56,7 +56,7 @@ func (s *scripts) args(n int) []any {
 
 // acquire runs permitsemaphore/acquire for the first of wants, and the others
 // after it.
-func (s *scripts) acquire(ctx context.Context, e *engine.Engine, wants []*want, d engine.Deadline) (ans engine.Answer, served int, err error) {
+func (s *scripts) acquire(ctx context.Context, e *engine.Engine, opts engine.SendOptions, wants []*want, d engine.Deadline) (ans engine.Answer, served int, err error) {
 	args := append(s.args(6+3*len(wants)), s.outArg, d.NotAfter, d.Ahead, s.channelArg, e.Verb())
 	for _, w := range wants {
 		args = append(args, len(w.ids), w.lease.Milliseconds())
@@ -64,7 +64,7 @@ func (s *scripts) acquire(ctx context.Context, e *engine.Engine, wants []*want, 
 			args = append(args, id)
 		}
 	}
-	reply, err := e.Eval(ctx, lua.PermitAcquire, 2, args)
+	reply, err := e.Eval(ctx, opts, lua.PermitAcquire, 2, args)
 	if err != nil {
 		return ans, 0, err
 	}
@@ -83,7 +83,7 @@ func (s *scripts) acquire(ctx context.Context, e *engine.Engine, wants []*want, 
 }
 
 // Free runs permitsemaphore/release.
-func (s *scripts) Free(ctx context.Context, e *engine.Engine, ids []string, all bool) ([]bool, error) {
+func (s *scripts) Free(ctx context.Context, e *engine.Engine, opts engine.SendOptions, ids []string, all bool) ([]bool, error) {
 	mode := "ANY"
 	if all {
 		mode = "ALL"
@@ -92,7 +92,7 @@ func (s *scripts) Free(ctx context.Context, e *engine.Engine, ids []string, all 
 	for _, id := range ids {
 		args = append(args, id)
 	}
-	reply, err := e.Eval(ctx, lua.PermitRelease, 2, args)
+	reply, err := e.Eval(ctx, opts, lua.PermitRelease, 2, args)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (s *scripts) Free(ctx context.Context, e *engine.Engine, ids []string, all 
 func (*scripts) RenewKind() string { return "permitsemaphore" }
 
 // Renew runs permitsemaphore/renew for permits of any semaphore.
-func (*scripts) Renew(ctx context.Context, e *engine.Engine, batch []engine.Renewal, d engine.Deadline) ([]watchdog.Result, error) {
+func (*scripts) Renew(ctx context.Context, e *engine.Engine, opts engine.SendOptions, batch []engine.Renewal, d engine.Deadline) ([]watchdog.Result, error) {
 	args := make([]any, engine.Head, engine.Head+2+3*len(batch))
 	for _, r := range batch {
 		args = append(args, outKey(r.Key))
@@ -119,7 +119,7 @@ func (*scripts) Renew(ctx context.Context, e *engine.Engine, batch []engine.Rene
 	for _, r := range batch {
 		args = append(args, r.Holder, r.Lease.Milliseconds())
 	}
-	reply, err := e.Eval(ctx, lua.PermitRenew, len(batch), args)
+	reply, err := e.Eval(ctx, opts, lua.PermitRenew, len(batch), args)
 	if err != nil {
 		return nil, err
 	}
@@ -139,43 +139,43 @@ func (*scripts) Renew(ctx context.Context, e *engine.Engine, batch []engine.Rene
 			results[i] = watchdog.NotOurs
 		}
 	}
-	e.KeepLabels(ctx, batch)
+	e.KeepLabels(ctx, opts, batch)
 	return results, nil
 }
 
 // set runs permitsemaphore/set.
-func (s *scripts) set(ctx context.Context, e *engine.Engine, r *request, n int) (engine.Verdict, error) {
-	return s.run(ctx, e, lua.PermitSet, append(s.args(9), r.claim, n, r.ticket.Number, keep,
+func (s *scripts) set(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *request, n int) (engine.Verdict, error) {
+	return s.run(ctx, e, opts, lua.PermitSet, append(s.args(9), r.claim, n, r.ticket.Number, keep,
 		r.deadline.NotAfter, r.deadline.Ahead, s.channelArg, e.Verb()))
 }
 
 // add runs permitsemaphore/add.
-func (s *scripts) add(ctx context.Context, e *engine.Engine, r *request, n int) (engine.Verdict, error) {
-	return s.run(ctx, e, lua.PermitAdd, append(s.args(9), r.claim, n, r.ticket.Number, keep,
+func (s *scripts) add(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *request, n int) (engine.Verdict, error) {
+	return s.run(ctx, e, opts, lua.PermitAdd, append(s.args(9), r.claim, n, r.ticket.Number, keep,
 		r.deadline.NotAfter, r.deadline.Ahead, s.channelArg, e.Verb()))
 }
 
 // resize runs permitsemaphore/resize.
-func (s *scripts) resize(ctx context.Context, e *engine.Engine, r *request, n int) (engine.Verdict, error) {
-	return s.runOn(ctx, e, lua.PermitResize, 3, append(s.args(10), s.outArg, r.claim, n, r.ticket.Number, keep,
+func (s *scripts) resize(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *request, n int) (engine.Verdict, error) {
+	return s.runOn(ctx, e, opts, lua.PermitResize, 3, append(s.args(10), s.outArg, r.claim, n, r.ticket.Number, keep,
 		r.deadline.NotAfter, r.deadline.Ahead, s.channelArg, e.Verb()))
 }
 
 // update runs permitsemaphore/update.
-func (s *scripts) update(ctx context.Context, e *engine.Engine, r *request, id string, lease time.Duration) (engine.Verdict, error) {
+func (s *scripts) update(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *request, id string, lease time.Duration) (engine.Verdict, error) {
 	args := append(make([]any, engine.Head, engine.Head+10), s.outArg, r.claim, id, lease.Milliseconds(),
 		r.ticket.Number, keep, r.deadline.NotAfter, r.deadline.Ahead, s.channelArg, e.Verb())
-	return s.runOn(ctx, e, lua.PermitUpdate, 2, args)
+	return s.runOn(ctx, e, opts, lua.PermitUpdate, 2, args)
 }
 
 // run runs a script with two keys that answers with a verdict and the server's
 // time.
-func (s *scripts) run(ctx context.Context, e *engine.Engine, script *lua.Script, args []any) (engine.Verdict, error) {
-	return s.runOn(ctx, e, script, 2, args)
+func (s *scripts) run(ctx context.Context, e *engine.Engine, opts engine.SendOptions, script *lua.Script, args []any) (engine.Verdict, error) {
+	return s.runOn(ctx, e, opts, script, 2, args)
 }
 
-func (*scripts) runOn(ctx context.Context, e *engine.Engine, script *lua.Script, keys int, args []any) (engine.Verdict, error) {
-	reply, err := e.Eval(ctx, script, keys, args)
+func (*scripts) runOn(ctx context.Context, e *engine.Engine, opts engine.SendOptions, script *lua.Script, keys int, args []any) (engine.Verdict, error) {
+	reply, err := e.Eval(ctx, opts, script, keys, args)
 	if err != nil {
 		return 0, err
 	}
@@ -196,8 +196,8 @@ func (*scripts) runOn(ctx context.Context, e *engine.Engine, script *lua.Script,
 type state struct{ available, out int }
 
 // state runs permitsemaphore/state.
-func (s *scripts) state(ctx context.Context, e *engine.Engine) (state, error) {
-	reply, err := e.Eval(ctx, lua.PermitState, 2, append(s.args(4), s.outArg, s.channelArg, e.Verb()))
+func (s *scripts) state(ctx context.Context, e *engine.Engine, opts engine.SendOptions) (state, error) {
+	reply, err := e.Eval(ctx, opts, lua.PermitState, 2, append(s.args(4), s.outArg, s.channelArg, e.Verb()))
 	if err != nil {
 		return state{}, err
 	}
@@ -209,9 +209,9 @@ func (s *scripts) state(ctx context.Context, e *engine.Engine) (state, error) {
 
 // lease runs permitsemaphore/lease. It returns false for a permit that is not
 // out.
-func (s *scripts) lease(ctx context.Context, e *engine.Engine, id string) (time.Duration, bool, error) {
+func (s *scripts) lease(ctx context.Context, e *engine.Engine, opts engine.SendOptions, id string) (time.Duration, bool, error) {
 	args := append(make([]any, engine.Head, engine.Head+2), s.outArg, id)
-	reply, err := e.Eval(ctx, lua.PermitLease, 1, args)
+	reply, err := e.Eval(ctx, opts, lua.PermitLease, 1, args)
 	switch {
 	case err != nil || reply.Int == -2:
 		return 0, false, err
@@ -222,8 +222,8 @@ func (s *scripts) lease(ctx context.Context, e *engine.Engine, id string) (time.
 }
 
 // delete runs permitsemaphore/delete.
-func (s *scripts) delete(ctx context.Context, e *engine.Engine) (bool, error) {
-	reply, err := e.Eval(ctx, lua.PermitDelete, 2, append(s.args(2), s.outArg))
+func (s *scripts) delete(ctx context.Context, e *engine.Engine, opts engine.SendOptions) (bool, error) {
+	reply, err := e.Eval(ctx, opts, lua.PermitDelete, 2, append(s.args(2), s.outArg))
 	return reply.Int == 1, err
 }
 

@@ -43,13 +43,13 @@ func newWant(ctx context.Context, s *Semaphore, n int, cfg *engine.LockConfig) *
 }
 
 // Ask asks for the permits.
-func (w *want) Ask(ctx context.Context, d engine.Deadline) (engine.Answer, error) {
-	ans, _, err := w.AskAll(ctx, d, nil)
+func (w *want) Ask(ctx context.Context, opts engine.SendOptions, d engine.Deadline) (engine.Answer, error) {
+	ans, _, err := w.AskAll(ctx, opts, d, nil)
 	return ans, err
 }
 
 // AskAll asks for the permits of w, and of others after it.
-func (w *want) AskAll(ctx context.Context, d engine.Deadline, others []engine.Want) (engine.Answer, int, error) {
+func (w *want) AskAll(ctx context.Context, opts engine.SendOptions, d engine.Deadline, others []engine.Want) (engine.Answer, int, error) {
 	wants := make([]*want, 1, 1+len(others))
 	wants[0] = w
 	for _, o := range others {
@@ -58,7 +58,7 @@ func (w *want) AskAll(ctx context.Context, d engine.Deadline, others []engine.Wa
 	for _, w := range wants {
 		w.sent = w.semaphore.engine.Instant()
 	}
-	return w.semaphore.scripts.acquire(ctx, w.semaphore.engine, wants, d)
+	return w.semaphore.scripts.acquire(ctx, w.semaphore.engine, opts, wants, d)
 }
 
 // Got makes the Permits. ErrLeaseLost is for an answer that came too late.
@@ -96,8 +96,8 @@ func (w *want) Leases() []*engine.Lease {
 }
 
 // Undo gives the permits back, if they are out.
-func (w *want) Undo(ctx context.Context) (engine.Verdict, error) {
-	out, err := w.semaphore.scripts.Free(ctx, w.semaphore.engine, w.ids, false)
+func (w *want) Undo(ctx context.Context, opts engine.SendOptions) (engine.Verdict, error) {
+	out, err := w.semaphore.scripts.Free(ctx, w.semaphore.engine, opts, w.ids, false)
 	if err != nil {
 		return 0, err
 	}
@@ -111,7 +111,7 @@ func (w *want) Undo(ctx context.Context) (engine.Verdict, error) {
 
 // Sweep gives back what a request that came late took in the name of permits that
 // had ended already.
-func (w *want) Sweep(ctx context.Context) error {
+func (w *want) Sweep(ctx context.Context, opts engine.SendOptions) error {
 	var ids []string
 	for _, p := range w.permits {
 		if p.lease.Ended() {
@@ -121,7 +121,7 @@ func (w *want) Sweep(ctx context.Context) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	_, err := w.semaphore.scripts.Free(ctx, w.semaphore.engine, ids, false)
+	_, err := w.semaphore.scripts.Free(ctx, w.semaphore.engine, opts, ids, false)
 	return err
 }
 

@@ -88,8 +88,8 @@ func (l *Lock) Unlock(ctx context.Context) error { return l.engine.UnlockHolder(
 // closed.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	var freed bool
-	err := l.engine.Ask(ctx, "force-unlock", l.spec, false, func(ctx context.Context) (err error) {
-		freed, err = l.scripts.force(ctx, l.engine)
+	err := l.engine.Ask(ctx, "force-unlock", l.spec, false, func(ctx context.Context, opts engine.SendOptions) (err error) {
+		freed, err = l.scripts.force(ctx, l.engine, opts)
 		return err
 	})
 	return freed, err
@@ -143,8 +143,8 @@ func (l *Lock) Token(ctx context.Context) (int64, error) {
 
 func (l *Lock) state(ctx context.Context, op, holder string) (st state, err error) {
 	l.engine.UpToDate(ctx, l.spec.Key)
-	err = l.engine.Ask(ctx, op, l.spec, true, func(ctx context.Context) (err error) {
-		st, err = l.scripts.state(ctx, l.engine, holder)
+	err = l.engine.Ask(ctx, op, l.spec, true, func(ctx context.Context, opts engine.SendOptions) (err error) {
+		st, err = l.scripts.state(ctx, l.engine, opts, holder)
 		return err
 	})
 	return st, err

@@ -76,13 +76,13 @@ func (s *scripts) args(n int) []any {
 }
 
 // Acquire runs rlock/acquire.
-func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.Request) (engine.Grant, error) {
+func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *engine.Request) (engine.Grant, error) {
 	fenced, lists := s.token != "", r.Entry != "" || len(r.Unlist) > 0
 	room := 6
 	if fenced || lists || r.Label != "" {
 		room = 13 + len(r.Unlist)
 	} else if r.Count == 1 {
-		if g, done, err := s.acquireMany(ctx, e, r); done || err != nil {
+		if g, done, err := s.acquireMany(ctx, e, opts, r); done || err != nil {
 			return g, err
 		}
 	}
@@ -106,7 +106,7 @@ func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.Reque
 	if lists {
 		args = appendTexts(append(args, r.Entry, engine.ListKept()), r.Unlist)
 	}
-	reply, err := e.Eval(ctx, lua.RLockAcquire, keys, args)
+	reply, err := e.Eval(ctx, opts, lua.RLockAcquire, keys, args)
 	switch {
 	case err != nil:
 		return engine.Grant{}, err
@@ -125,14 +125,14 @@ func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.Reque
 
 // acquireMany takes a part in a run of rlock/acquire_many. done is false when that
 // has not settled it.
-func (s *scripts) acquireMany(ctx context.Context, e *engine.Engine, r *engine.Request) (g engine.Grant, done bool, err error) {
+func (s *scripts) acquireMany(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *engine.Request) (g engine.Grant, done bool, err error) {
 	if !e.Crowded() {
 		return g, false, nil
 	}
-	part := engine.Part{Script: lua.RLockAcquireMany, Deadline: r.Deadline}
+	part := engine.BatchRequest{Script: lua.RLockAcquireMany, Deadline: r.Deadline}
 	part.SharedArgs[0] = r.Lease.Milliseconds()
 	part.Keys[0], part.Args[0] = s.keyArg, r.Holder
-	return e.AcquireMany(ctx, &part, r.Lease)
+	return e.AcquireMany(ctx, opts, &part, r.Lease)
 }
 
 var acquireVerdicts = map[int64]engine.Verdict{
@@ -140,9 +140,9 @@ var acquireVerdicts = map[int64]engine.Verdict{
 }
 
 // Release runs rlock/release, or rlock/pass when there is an heir before all others.
-func (s *scripts) Release(ctx context.Context, e *engine.Engine, r *engine.Return) (engine.Verdict, error) {
+func (s *scripts) Release(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *engine.Return) (engine.Verdict, error) {
 	if r.Heir != nil && r.Heir.Entry == "" {
-		return s.pass(ctx, e, r)
+		return s.pass(ctx, e, opts, r)
 	}
 	gives := r.Count == 0 && r.Linger == 0 && !r.Alone && e.Gives(s.list)
 	more := r.Linger > 0 || r.Label != "" || s.token != "" || gives && (r.Heir != nil || len(r.Unlist) > 0 || r.Listens)
@@ -150,7 +150,7 @@ func (s *scripts) Release(ctx context.Context, e *engine.Engine, r *engine.Retur
 	if more {
 		room = 16 + len(r.Unlist)
 	} else if r.Count == 0 {
-		if done, err := s.releaseMany(ctx, e, r, gives); done || err != nil {
+		if done, err := s.releaseMany(ctx, e, opts, r, gives); done || err != nil {
 			return engine.Granted, err
 		}
 	}
@@ -178,7 +178,7 @@ func (s *scripts) Release(ctx context.Context, e *engine.Engine, r *engine.Retur
 	case r.Label != "" || gives && s.token != "":
 		args = append(args, 0, "", bit(gives && s.token != ""), bit(r.Label != ""))
 	}
-	reply, err := e.Eval(ctx, lua.RLockRelease, keys, args)
+	reply, err := e.Eval(ctx, opts, lua.RLockRelease, keys, args)
 	switch {
 	case err != nil:
 		return 0, err
@@ -207,7 +207,7 @@ func (s *scripts) Release(ctx context.Context, e *engine.Engine, r *engine.Retur
 
 // releaseMany takes a part in a run of rlock/release_many. done is false when that
 // has not settled it.
-func (s *scripts) releaseMany(ctx context.Context, e *engine.Engine, r *engine.Return, gives bool) (done bool, err error) {
+func (s *scripts) releaseMany(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *engine.Return, gives bool) (done bool, err error) {
 	if !e.Crowded() {
 		return false, nil
 	}
@@ -215,13 +215,13 @@ func (s *scripts) releaseMany(ctx context.Context, e *engine.Engine, r *engine.R
 	if verb != "PUBLISH" && verb != "NONE" {
 		return false, nil
 	}
-	part := engine.Part{Script: lua.RLockReleaseMany, Deadline: r.Deadline}
+	part := engine.BatchRequest{Script: lua.RLockReleaseMany, Deadline: r.Deadline}
 	part.SharedArgs[0] = verb
 	part.Keys[0], part.Args[0], part.Args[1] = s.keyArg, r.Holder, s.channelArg
 	if gives {
 		part.Keys[1] = s.listArg
 	}
-	n, err := e.EvalMany(ctx, &part)
+	n, err := e.EvalMany(ctx, opts, &part)
 	if err != nil || n < 1 {
 		return false, err
 	}
@@ -250,7 +250,7 @@ func bit(yes bool) int {
 }
 
 // pass runs rlock/pass.
-func (s *scripts) pass(ctx context.Context, e *engine.Engine, r *engine.Return) (engine.Verdict, error) {
+func (s *scripts) pass(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *engine.Return) (engine.Verdict, error) {
 	keys, args := 1, s.args(12+len(r.Unlist))
 	if r.Heir.Tokens > 0 {
 		keys, args = keys+1, append(args, s.token)
@@ -266,7 +266,7 @@ func (s *scripts) pass(ctx context.Context, e *engine.Engine, r *engine.Return) 
 		args = append(args, "", s.channelArg, s.verb(e))
 	}
 	args = appendTexts(args, r.Unlist)
-	reply, err := e.Eval(ctx, lua.RLockPass, keys, args)
+	reply, err := e.Eval(ctx, opts, lua.RLockPass, keys, args)
 	if err != nil {
 		return 0, err
 	}
@@ -284,13 +284,13 @@ func (s *scripts) pass(ctx context.Context, e *engine.Engine, r *engine.Return) 
 func (*scripts) RenewKind() string { return "rlock" }
 
 // Renew runs rlock/renew for locks of any name.
-func (*scripts) Renew(ctx context.Context, e *engine.Engine, batch []engine.Renewal, d engine.Deadline) ([]watchdog.Result, error) {
-	return e.RenewLocks(ctx, batch, d)
+func (*scripts) Renew(ctx context.Context, e *engine.Engine, opts engine.SendOptions, batch []engine.Renewal, d engine.Deadline) ([]watchdog.Result, error) {
+	return e.RenewLocks(ctx, opts, batch, d)
 }
 
 // force runs rlock/force.
-func (s *scripts) force(ctx context.Context, e *engine.Engine) (bool, error) {
-	reply, err := e.Eval(ctx, lua.RLockForce, 1, append(s.args(3), s.channelArg, s.verb(e)))
+func (s *scripts) force(ctx context.Context, e *engine.Engine, opts engine.SendOptions) (bool, error) {
+	reply, err := e.Eval(ctx, opts, lua.RLockForce, 1, append(s.args(3), s.channelArg, s.verb(e)))
 	return reply.Int == 1, err
 }
 
@@ -302,12 +302,12 @@ type state struct {
 }
 
 // state runs rlock/state.
-func (s *scripts) state(ctx context.Context, e *engine.Engine, holder string) (state, error) {
+func (s *scripts) state(ctx context.Context, e *engine.Engine, opts engine.SendOptions, holder string) (state, error) {
 	keys, args := 1, s.args(3)
 	if s.token != "" {
 		keys, args = keys+1, append(args, s.token)
 	}
-	reply, err := e.Eval(ctx, lua.RLockState, keys, append(args, holder))
+	reply, err := e.Eval(ctx, opts, lua.RLockState, keys, append(args, holder))
 	if err != nil {
 		return state{}, err
 	}

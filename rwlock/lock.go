@@ -161,8 +161,8 @@ func (l *Lock) Unlock(ctx context.Context) error { return l.engine.UnlockHolder(
 // is a Go client, learns of it within one renewal: its Lost is closed.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	var freed bool
-	err := l.engine.Ask(ctx, l.op("force-unlock"), l.spec, false, func(ctx context.Context) (err error) {
-		freed, err = l.scripts.force(ctx, l.engine)
+	err := l.engine.Ask(ctx, l.op("force-unlock"), l.spec, false, func(ctx context.Context, opts engine.SendOptions) (err error) {
+		freed, err = l.scripts.force(ctx, l.engine, opts)
 		return err
 	})
 	return freed, err
@@ -209,8 +209,8 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 }
 
 func (l *Lock) state(ctx context.Context, op, holder string) (st state, err error) {
-	err = l.engine.Ask(ctx, l.op(op), l.spec, true, func(ctx context.Context) (err error) {
-		st, err = l.scripts.state(ctx, l.engine, holder)
+	err = l.engine.Ask(ctx, l.op(op), l.spec, true, func(ctx context.Context, opts engine.SendOptions) (err error) {
+		st, err = l.scripts.state(ctx, l.engine, opts, holder)
 		return err
 	})
 	return st, err

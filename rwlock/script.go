@@ -69,7 +69,7 @@ func (s *scripts) args(n int) []any {
 func (*scripts) RenewKind() string { return "rwlock" }
 
 // Renew runs rwlock/renew for locks of any name, read and write.
-func (*scripts) Renew(ctx context.Context, e *engine.Engine, batch []engine.Renewal, d engine.Deadline) ([]watchdog.Result, error) {
+func (*scripts) Renew(ctx context.Context, e *engine.Engine, opts engine.SendOptions, batch []engine.Renewal, d engine.Deadline) ([]watchdog.Result, error) {
 	args := make([]any, engine.Head, engine.Head+2+7*len(batch))
 	holders := make([]any, 0, 2+4*len(batch))
 	holders = append(holders, d.NotAfter, d.Ahead)
@@ -88,7 +88,7 @@ func (*scripts) Renew(ctx context.Context, e *engine.Engine, batch []engine.Rene
 		holders = append(holders, r.Holder, r.Lease.Milliseconds(), timeouts, labels)
 	}
 	keys := len(args) - engine.Head
-	reply, err := e.Eval(ctx, lua.RWLockRenew, keys, append(args, holders...))
+	reply, err := e.Eval(ctx, opts, lua.RWLockRenew, keys, append(args, holders...))
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ var acquireVerdicts = map[int64]engine.Verdict{
 }
 
 // release runs one of the release scripts, which take the same.
-func (s *scripts) release(ctx context.Context, e *engine.Engine, script *lua.Script, r *engine.Return) (engine.Verdict, error) {
+func (s *scripts) release(ctx context.Context, e *engine.Engine, opts engine.SendOptions, script *lua.Script, r *engine.Return) (engine.Verdict, error) {
 	keys, args := 1, s.args(11)
 	if r.Label != "" {
 		keys, args = keys+1, append(args, engine.LabelKey(s.key, r.Holder))
@@ -141,7 +141,7 @@ func (s *scripts) release(ctx context.Context, e *engine.Engine, script *lua.Scr
 	if r.Linger > 0 {
 		args = append(args, r.Linger.Milliseconds(), r.LingerAs)
 	}
-	reply, err := e.Eval(ctx, script, keys, args)
+	reply, err := e.Eval(ctx, opts, script, keys, args)
 	if err != nil {
 		return 0, err
 	}
@@ -164,8 +164,8 @@ var releaseVerdicts = map[int64]engine.Verdict{
 }
 
 // force runs rwlock/force.
-func (s *scripts) force(ctx context.Context, e *engine.Engine) (bool, error) {
-	reply, err := e.Eval(ctx, lua.RWLockForce, 1, append(s.args(5), s.half, s.prefixArg, s.channelArg, e.Verb()))
+func (s *scripts) force(ctx context.Context, e *engine.Engine, opts engine.SendOptions) (bool, error) {
+	reply, err := e.Eval(ctx, opts, lua.RWLockForce, 1, append(s.args(5), s.half, s.prefixArg, s.channelArg, e.Verb()))
 	return reply.Int == 1, err
 }
 
@@ -176,10 +176,10 @@ type state struct {
 }
 
 // state runs rwlock/state, once for each piece of the lock; with a holder there is one.
-func (s *scripts) state(ctx context.Context, e *engine.Engine, holder string) (state, error) {
+func (s *scripts) state(ctx context.Context, e *engine.Engine, opts engine.SendOptions, holder string) (state, error) {
 	st, left, from := state{}, int64(-2), int64(0)
 	for {
-		reply, err := e.Eval(ctx, lua.RWLockState, 1, append(s.args(5), s.half, s.prefixArg, holder, from))
+		reply, err := e.Eval(ctx, opts, lua.RWLockState, 1, append(s.args(5), s.half, s.prefixArg, holder, from))
 		if err != nil {
 			return state{}, err
 		}
@@ -216,13 +216,13 @@ func (s *readScripts) spec(name string) *engine.Spec {
 
 // Acquire runs rwlock/acquire_read, or takes a part in a run of
 // rwlock/acquire_read_many.
-func (s *readScripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.Request) (engine.Grant, error) {
+func (s *readScripts) Acquire(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *engine.Request) (engine.Grant, error) {
 	if r.Count == 1 && r.Label == "" && e.Crowded() {
-		part := engine.Part{Script: lua.RWLockAcquireReadMany, Deadline: r.Deadline}
+		part := engine.BatchRequest{Script: lua.RWLockAcquireReadMany, Deadline: r.Deadline}
 		part.SharedKeys = [...]any{s.keyArg, s.signArg}
 		part.SharedArgs[0] = r.Lease.Milliseconds()
 		part.Keys[0], part.Args[0] = timeout(s.key, r.Holder, 1), r.Holder
-		if g, done, err := e.AcquireMany(ctx, &part, r.Lease); done || err != nil {
+		if g, done, err := e.AcquireMany(ctx, opts, &part, r.Lease); done || err != nil {
 			return g, err
 		}
 	}
@@ -237,7 +237,7 @@ func (s *readScripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.R
 	if r.Label != "" {
 		args = append(args, r.Label)
 	}
-	reply, err := e.Eval(ctx, lua.RWLockAcquireRead, keys, args)
+	reply, err := e.Eval(ctx, opts, lua.RWLockAcquireRead, keys, args)
 	if err != nil {
 		return engine.Grant{}, err
 	}
@@ -250,17 +250,17 @@ func (s *readScripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.R
 
 // Release runs rwlock/release_read, or takes a part in a run of
 // rwlock/release_read_many.
-func (s *readScripts) Release(ctx context.Context, e *engine.Engine, r *engine.Return) (engine.Verdict, error) {
+func (s *readScripts) Release(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *engine.Return) (engine.Verdict, error) {
 	if verb := e.Verb(); r.Count == 0 && r.Linger == 0 && r.Label == "" && verb == "PUBLISH" && e.Crowded() {
-		part := engine.Part{Script: lua.RWLockReleaseReadMany, Deadline: r.Deadline}
+		part := engine.BatchRequest{Script: lua.RWLockReleaseReadMany, Deadline: r.Deadline}
 		part.SharedKeys[0] = s.keyArg
 		part.SharedArgs = [...]any{verb, s.channelArg, s.prefixArg}
 		part.Keys[0], part.Args[0] = timeout(s.key, r.Holder, 1), r.Holder
-		if n, err := e.EvalMany(ctx, &part); err != nil || n > 0 {
+		if n, err := e.EvalMany(ctx, opts, &part); err != nil || n > 0 {
 			return engine.Granted, err
 		}
 	}
-	return s.release(ctx, e, lua.RWLockReleaseRead, r)
+	return s.release(ctx, e, opts, lua.RWLockReleaseRead, r)
 }
 
 // writeScripts are the scripts of the write half.
@@ -282,7 +282,7 @@ func (s *writeScripts) spec(name string) *engine.Spec {
 }
 
 // Acquire runs rwlock/acquire_write.
-func (s *writeScripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.Request) (engine.Grant, error) {
+func (s *writeScripts) Acquire(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *engine.Request) (engine.Grant, error) {
 	keys, args := 2, append(s.args(11), s.signArg)
 	if r.Label != "" {
 		keys, args = keys+1, append(args, engine.LabelKey(s.key, r.Holder))
@@ -299,7 +299,7 @@ func (s *writeScripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.
 	if r.Label != "" {
 		args = append(args, r.Label)
 	}
-	reply, err := e.Eval(ctx, lua.RWLockAcquireWrite, keys, args)
+	reply, err := e.Eval(ctx, opts, lua.RWLockAcquireWrite, keys, args)
 	if err != nil {
 		return engine.Grant{}, err
 	}
@@ -307,8 +307,8 @@ func (s *writeScripts) Acquire(ctx context.Context, e *engine.Engine, r *engine.
 }
 
 // Release runs rwlock/release_write.
-func (s *writeScripts) Release(ctx context.Context, e *engine.Engine, r *engine.Return) (engine.Verdict, error) {
-	return s.release(ctx, e, lua.RWLockReleaseWrite, r)
+func (s *writeScripts) Release(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *engine.Return) (engine.Verdict, error) {
+	return s.release(ctx, e, opts, lua.RWLockReleaseWrite, r)
 }
 
 func millis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }

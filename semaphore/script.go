@@ -47,9 +47,9 @@ func (s *scripts) args(n int) []any {
 }
 
 // acquire runs semaphore/acquire.
-func (s *scripts) acquire(ctx context.Context, e *engine.Engine, w *want) (engine.Answer, error) {
+func (s *scripts) acquire(ctx context.Context, e *engine.Engine, opts engine.SendOptions, w *want) (engine.Answer, error) {
 	args := append(s.args(7), w.claim, w.n, w.number, keep, w.deadline.NotAfter, w.deadline.Ahead)
-	reply, err := e.Eval(ctx, lua.SemaphoreAcquire, 2, args)
+	reply, err := e.Eval(ctx, opts, lua.SemaphoreAcquire, 2, args)
 	switch {
 	case err != nil:
 		return engine.Answer{}, err
@@ -65,7 +65,7 @@ func (s *scripts) acquire(ctx context.Context, e *engine.Engine, w *want) (engin
 }
 
 // acquireMany runs semaphore/acquire_many for w, and for others after it.
-func (s *scripts) acquireMany(ctx context.Context, e *engine.Engine, w *want, others []engine.Want) (ans engine.Answer, served int, err error) {
+func (s *scripts) acquireMany(ctx context.Context, e *engine.Engine, opts engine.SendOptions, w *want, others []engine.Want) (ans engine.Answer, served int, err error) {
 	args := append(s.args(7+3*len(others)), w.claim)
 	for _, o := range others {
 		args = append(args, o.(*want).claim)
@@ -76,7 +76,7 @@ func (s *scripts) acquireMany(ctx context.Context, e *engine.Engine, w *want, ot
 		o := o.(*want)
 		args = append(args, o.n, o.number)
 	}
-	reply, err := e.Eval(ctx, lua.SemaphoreAcquireMany, keys, args)
+	reply, err := e.Eval(ctx, opts, lua.SemaphoreAcquireMany, keys, args)
 	if err != nil {
 		return ans, 0, err
 	}
@@ -91,12 +91,12 @@ func (s *scripts) acquireMany(ctx context.Context, e *engine.Engine, w *want, ot
 }
 
 // release runs semaphore/release.
-func (s *scripts) release(ctx context.Context, e *engine.Engine, r *request, n int, existing bool) (engine.Verdict, error) {
+func (s *scripts) release(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *request, n int, existing bool) (engine.Verdict, error) {
 	args := append(s.args(10), r.claim, n, r.number, keep, r.deadline.NotAfter, r.deadline.Ahead, s.channelArg, e.Verb())
 	if existing {
 		args = append(args, 1)
 	}
-	reply, err := e.Eval(ctx, lua.SemaphoreRelease, 2, args)
+	reply, err := e.Eval(ctx, opts, lua.SemaphoreRelease, 2, args)
 	switch {
 	case err != nil:
 		return 0, err
@@ -112,9 +112,9 @@ func (s *scripts) release(ctx context.Context, e *engine.Engine, r *request, n i
 }
 
 // undo runs semaphore/undo.
-func (s *scripts) undo(ctx context.Context, e *engine.Engine, w *want) (engine.Verdict, error) {
+func (s *scripts) undo(ctx context.Context, e *engine.Engine, opts engine.SendOptions, w *want) (engine.Verdict, error) {
 	args := append(s.args(7), w.claim, w.n, w.number, keep, s.channelArg, e.Verb())
-	reply, err := e.Eval(ctx, lua.SemaphoreUndo, 2, args)
+	reply, err := e.Eval(ctx, opts, lua.SemaphoreUndo, 2, args)
 	switch {
 	case err != nil:
 		return 0, err
@@ -125,10 +125,10 @@ func (s *scripts) undo(ctx context.Context, e *engine.Engine, w *want) (engine.V
 }
 
 // set runs semaphore/set.
-func (s *scripts) set(ctx context.Context, e *engine.Engine, r *request, n int, ttl time.Duration) (engine.Verdict, error) {
+func (s *scripts) set(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *request, n int, ttl time.Duration) (engine.Verdict, error) {
 	args := append(s.args(10), r.claim, n, r.number, keep, r.deadline.NotAfter, r.deadline.Ahead,
 		s.channelArg, e.Verb(), ttl.Milliseconds())
-	reply, err := e.Eval(ctx, lua.SemaphoreSet, 2, args)
+	reply, err := e.Eval(ctx, opts, lua.SemaphoreSet, 2, args)
 	if err != nil {
 		return 0, err
 	}
@@ -140,9 +140,9 @@ func (s *scripts) set(ctx context.Context, e *engine.Engine, r *request, n int, 
 }
 
 // drain runs semaphore/drain.
-func (s *scripts) drain(ctx context.Context, e *engine.Engine, r *request) (int, engine.Verdict, error) {
+func (s *scripts) drain(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *request) (int, engine.Verdict, error) {
 	args := append(s.args(6), r.claim, r.number, keep, r.deadline.NotAfter, r.deadline.Ahead)
-	reply, err := e.Eval(ctx, lua.SemaphoreDrain, 2, args)
+	reply, err := e.Eval(ctx, opts, lua.SemaphoreDrain, 2, args)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -154,14 +154,14 @@ func (s *scripts) drain(ctx context.Context, e *engine.Engine, r *request) (int,
 }
 
 // delete runs semaphore/delete.
-func (s *scripts) delete(ctx context.Context, e *engine.Engine) (bool, error) {
-	reply, err := e.Eval(ctx, lua.SemaphoreDelete, 1, s.args(1))
+func (s *scripts) delete(ctx context.Context, e *engine.Engine, opts engine.SendOptions) (bool, error) {
+	reply, err := e.Eval(ctx, opts, lua.SemaphoreDelete, 1, s.args(1))
 	return reply.Int == 1, err
 }
 
 // state runs semaphore/state.
-func (s *scripts) state(ctx context.Context, e *engine.Engine) (int, error) {
-	reply, err := e.Eval(ctx, lua.SemaphoreState, 1, s.args(1))
+func (s *scripts) state(ctx context.Context, e *engine.Engine, opts engine.SendOptions) (int, error) {
+	reply, err := e.Eval(ctx, opts, lua.SemaphoreState, 1, s.args(1))
 	return int(reply.Int), err
 }
 

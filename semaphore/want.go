@@ -48,23 +48,23 @@ var (
 func (w *want) Units() int { return w.n }
 
 // Ask asks for the permits.
-func (w *want) Ask(ctx context.Context, d engine.Deadline) (engine.Answer, error) {
+func (w *want) Ask(ctx context.Context, opts engine.SendOptions, d engine.Deadline) (engine.Answer, error) {
 	w.deadline = d
-	return w.semaphore.scripts.acquire(ctx, w.semaphore.engine, w)
+	return w.semaphore.scripts.acquire(ctx, w.semaphore.engine, opts, w)
 }
 
 // AskAll asks for the permits of w, and of others after it.
-func (w *want) AskAll(ctx context.Context, d engine.Deadline, others []engine.Want) (engine.Answer, int, error) {
+func (w *want) AskAll(ctx context.Context, opts engine.SendOptions, d engine.Deadline, others []engine.Want) (engine.Answer, int, error) {
 	w.deadline = d
-	return w.semaphore.scripts.acquireMany(ctx, w.semaphore.engine, w, others)
+	return w.semaphore.scripts.acquireMany(ctx, w.semaphore.engine, opts, w, others)
 }
 
 // Got says that the permits are taken; there is nothing to keep.
 func (*want) Got() error { return nil }
 
 // Undo gives them back, if they are taken.
-func (w *want) Undo(ctx context.Context) (engine.Verdict, error) {
-	return w.semaphore.scripts.undo(ctx, w.semaphore.engine, w)
+func (w *want) Undo(ctx context.Context, opts engine.SendOptions) (engine.Verdict, error) {
+	return w.semaphore.scripts.undo(ctx, w.semaphore.engine, opts, w)
 }
 
 // Kept is for how long the script remembers that they were taken.

@@ -58,19 +58,19 @@ var engineBugs = []Bug{
 	},
 	{
 		Name: "engine/ask-not-followed", What: "what replicas are to confirm is asked for where the slot was",
-		File: "internal/engine/acks.go",
+		File: "internal/engine/replicas.go",
 		Old:  "if isCode(cmd.Err(), \"ASK\") {", New: "if false {",
 		Package: "tests/topology", Run: "^TestClusterFailover$",
 	},
 	{
 		Name: "engine/many-answers-mixed", What: "one caller of many takes the answer of another for its own",
-		File: "internal/engine/many.go",
+		File: "internal/engine/batch.go",
 		Old:  "j.answer, _ = answers[i].(int64)", New: "j.answer, _ = answers[len(answers)-1-i].(int64)",
 		Package: "rlock", Run: "^TestCrowdOfAllKinds$",
 	},
 	{
 		Name: "engine/many-fail-for-one", What: "a key that one of many may not touch fails all of them",
-		File: "internal/engine/many.go",
+		File: "internal/engine/batch.go",
 		Old:  "		err = nil\n		fallthrough", New: "		fallthrough",
 		Package: "rlock", Run: "^TestCrowdWithoutRights$",
 	},
@@ -107,7 +107,7 @@ var engineBugs = []Bug{
 	{
 		Name: "engine/unlock-with-the-callers-context", What: "an Unlock under a cancelled context leaves the lock (blnk #354, ncps #913)",
 		File: "internal/engine/release.go",
-		Old:  "return h.unlock(detached(ctx, e.cfg.UnlockTimeout))", New: "_ = e\n\treturn h.unlock(&cleanup{Context: ctx})",
+		Old:  "return h.unlock(detached(ctx, e.cfg.UnlockTimeout))", New: "_ = e\n\treturn h.unlock(ctx)",
 		Package: "rlock", Run: "^TestFaultUnlockWithEndedContext$",
 	},
 	{
@@ -250,13 +250,13 @@ var engineBugs = []Bug{
 	},
 	{
 		Name: "engine/too-few-replicas", What: "the result of WAIT is not looked at (Redisson #4706)",
-		File: "internal/engine/acks.go",
+		File: "internal/engine/replicas.go",
 		Old:  "a.err == nil && a.got >= want.Min && (", New: "a.err == nil && (",
 		Package: "tests/topology", Run: "^TestReplicaAck$",
 	},
 	{
 		Name: "engine/failed-wait-keeps-the-hold", What: "what too few replicas have is not undone (Redisson #4822)",
-		File: "internal/engine/acks.go",
+		File: "internal/engine/replicas.go",
 		Old:  "		&Return{Holder: c.req.Holder, Count: base, Label: c.cfg.Label}, time.Now())", New: "		&Return{Holder: \"nobody\", Count: base, Label: c.cfg.Label}, time.Now())",
 		Package: "tests/topology", Run: "^TestReplicaAck$",
 	},
@@ -293,13 +293,13 @@ var engineBugs = []Bug{
 	{
 		Name: "engine/reads-for-ever", What: "without a read timeout, a caller who has gone keeps a connection",
 		File: "internal/engine/send.go",
-		Old:  "e.rdb.Process(sooner{ctx, start.Add(attempt)}, cmd)", New: "e.rdb.Process(ctx, cmd)",
+		Old:  "e.rdb.Process(bounded{ctx, start.Add(attempt)}, cmd)", New: "e.rdb.Process(ctx, cmd)",
 		Package: "rlock", Run: "^TestFaultNoReadTimeout$",
 	},
 	{
 		Name: "engine/inline-reads-on", What: "a command on its caller's goroutine is waited for as long as go-redis reads",
 		File: "internal/engine/send.go",
-		Old:  "e.rdb.Process(sooner{ctx, at}, cmd)", New: "e.rdb.Process(ctx, cmd)",
+		Old:  "e.rdb.Process(bounded{ctx, at}, cmd)", New: "e.rdb.Process(ctx, cmd)",
 		Package: "rlock", Run: "^TestFaultInline$",
 	},
 	{

@@ -77,7 +77,7 @@ var watchdogBugs = []Bug{
 	{
 		Name: "engine/single-given-up-soon", What: "a request that is not made again is given up after what one may take on its caller's goroutine",
 		File: "internal/engine/send.go",
-		Old:  "return e.send(c.Context, cmd, false)", New: "return e.send(c.Context, cmd, inline)",
+		Old:  "if !opts.Once && s.inlines() {", New: "if s.inlines() {",
 		Package: "rlock", Run: "^TestForceUnlockOnASlowServer$",
 	},
 	{

@@ -340,8 +340,8 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 		}
 	}
 	lease := c.lease()
-	to, left := c.patiently(ctx)
-	bound := c.bound(ctx, left)
+	opts := SendOptions{Within: c.patiently(), Replicas: confirmed(e.cfg.Acks.on())}
+	bound := c.bound(ctx, opts.Within)
 	sent, dl := e.now(), e.deadline(bound)
 	var list errand
 	c.req = Request{Holder: ent.field, Count: count + 1, Lease: lease, Label: c.label(count), Waits: c.waiting, Deadline: dl}
@@ -355,9 +355,8 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 	case e.gives(s) && !c.alone:
 		list = c.enlist()
 	}
-	ask, acks := e.acking(to, e.cfg.Acks.on())
 	asked := time.Now()
-	g, err := s.Scripts.Acquire(ask, e, &c.req)
+	g, err := s.Scripts.Acquire(ctx, e, opts, &c.req)
 	defer ent.unlockOps()
 	e.listed.end(&list, c.enlisted(g, err), time.Now().Add(bound+clockSlack))
 	if err != nil {
@@ -375,7 +374,7 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 	e.answers()
 	switch g.Verdict {
 	case Granted:
-		if err := acks.short(e); err != nil {
+		if err := opts.Replicas.short(e); err != nil {
 			return wait.Answer{}, c.unreplicated(count, err)
 		}
 		if c.outdated(asked) {

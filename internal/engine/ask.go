@@ -10,7 +10,7 @@ import (
 // Ask runs f, which asks Redis something for s, until it gets an answer: again
 // after errors that pass, for as long as the answer timeout. A lost answer is asked
 // for again only if f may be repeated.
-func (e *Engine) Ask(ctx context.Context, op string, s *Spec, repeatable bool, f func(ctx context.Context) error) error {
+func (e *Engine) Ask(ctx context.Context, op string, s *Spec, repeatable bool, f func(ctx context.Context, opts SendOptions) error) error {
 	if s.err != nil {
 		return e.Wrap(op, s, s.err)
 	}
@@ -20,11 +20,11 @@ func (e *Engine) Ask(ctx context.Context, op string, s *Spec, repeatable bool, f
 	defer e.gate.leave()
 	retry := e.newRetrier(e.cfg.AnswerTimeout)
 	for {
-		to := retry.under(ctx)
+		opts := retry.options()
 		if !repeatable {
-			to = single{&patient{ctx, e.cfg.AnswerTimeout}}
+			opts = SendOptions{Once: true, Within: e.cfg.AnswerTimeout}
 		}
-		err := f(to)
+		err := f(ctx, opts)
 		switch Sort(err) {
 		case Ran, Never:
 			return e.Wrap(op, s, err)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"crypto/subtle"
 	"encoding/hex"
 	"strconv"
@@ -201,11 +202,11 @@ func (e *Engine) disown(s *Spec, g gift) {
 	defer e.gate.leave()
 	ent := e.enter(n, s, false)
 	until := time.Now().Add(g.lease)
-	e.later(func(ctx *cleanup) bool { return e.disowned(ctx, ent, s) || time.Now().After(until) }, ent.leave)
+	e.later(func(ctx context.Context) bool { return e.disowned(ctx, ent, s) || time.Now().After(until) }, ent.leave)
 }
 
 // disowned makes one try and reports whether no more is needed.
-func (e *Engine) disowned(ctx *cleanup, ent *entry, s *Spec) bool {
+func (e *Engine) disowned(ctx context.Context, ent *entry, s *Spec) bool {
 	if s.Queue != nil || ent.had() {
 		// Its hold may be on its way to another in memory, or a new one to it.
 		if ent.choreOps(ctx) != nil {

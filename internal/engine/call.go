@@ -184,13 +184,13 @@ func (c *call) patience() time.Duration {
 	return c.spec.engine.cfg.AnswerTimeout
 }
 
-// patiently returns ctx for one request, and how long that may take; see
+// patiently returns how long one request may take, 0 for no bound; see
 // Engine.patiently. One who waits has go-redis's timeouts.
-func (c *call) patiently(ctx context.Context) (context.Context, time.Duration) {
+func (c *call) patiently() time.Duration {
 	if c.contended {
-		return ctx, 0
+		return 0
 	}
-	return c.spec.engine.patiently(ctx, c.patience(), c.failing)
+	return c.spec.engine.patiently(c.patience(), c.failing)
 }
 
 // failed sorts a request made at that time that got no answer.

@@ -42,7 +42,7 @@ func (c *checker) rights(ctx context.Context, server, key string) {
 	for _, k := range checkedKeys {
 		name := k.key(key)
 		args := append(make([]any, Head, Head+2), name, k.kind)
-		reply, err := c.engine.Eval(ctx, lua.InspectCheck, 1, args)
+		reply, err := c.engine.Eval(ctx, SendOptions{}, lua.InspectCheck, 1, args)
 		var refusals []string
 		switch {
 		case err != nil:

@@ -26,7 +26,7 @@ const closePause = 200 * time.Millisecond
 // A chore is clean-up in the background that may need several tries: what a call
 // has left behind that has returned.
 type chore struct {
-	try   func(ctx *cleanup) (done bool)
+	try   func(ctx context.Context) (done bool)
 	ended func()
 	spec  *Spec // of one that no lease ends
 	step  int
@@ -48,14 +48,14 @@ type chores struct {
 // later has try called in the background until it returns true, and then ended;
 // when the client ends, ended is called without more tries. It reports whether
 // there was room.
-func (e *Engine) later(try func(ctx *cleanup) (done bool), ended func()) bool {
+func (e *Engine) later(try func(ctx context.Context) (done bool), ended func()) bool {
 	e.gate.stay()
 	return e.put(&chore{try: try, ended: func() { ended(); e.gate.leave() }})
 }
 
 // laterSurely is later for what no lease ends, of an object of s: Close waits longer
 // for it, and says when it could not be done.
-func (e *Engine) laterSurely(s *Spec, try func(ctx *cleanup) (done bool)) bool {
+func (e *Engine) laterSurely(s *Spec, try func(ctx context.Context) (done bool)) bool {
 	e.gate.stay()
 	e.gate.last()
 	return e.put(&chore{try: try, spec: s, ended: func() { e.gate.yield(); e.gate.leave() }})
@@ -121,7 +121,7 @@ func (cs *chores) work(e *Engine) {
 		c := cs.queue[0]
 		cs.queue[0], cs.queue = nil, cs.queue[1:]
 		cs.mu.Unlock()
-		done := c.try(&cleanup{Context: e.gate.late})
+		done := c.try(e.gate.late)
 		cs.mu.Lock()
 		if done || cs.over {
 			delete(cs.all, c)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -20,7 +21,7 @@ func TestChoresAreBounded(t *testing.T) {
 		var tries, ended atomic.Int64
 		for i := range n {
 			needed := 1 + i%3
-			require.True(t, e.later(func(*cleanup) bool {
+			require.True(t, e.later(func(context.Context) bool {
 				time.Sleep(10 * time.Millisecond)
 				tries.Add(1)
 				needed--
@@ -48,7 +49,7 @@ func TestChoresEndWithTheClient(t *testing.T) {
 		var ended atomic.Int64
 		const n = 3 * choreHands
 		for range n {
-			e.later(func(ctx *cleanup) bool {
+			e.later(func(ctx context.Context) bool {
 				select {
 				case <-ctx.Done():
 				case <-time.After(5 * time.Millisecond):
@@ -61,7 +62,7 @@ func TestChoresEndWithTheClient(t *testing.T) {
 		require.True(t, e.gate.shut())
 		e.gate.drain(time.Now())
 		require.EqualValues(t, n, ended.Load())
-		require.False(t, e.later(func(*cleanup) bool { t.Error("tried after the end"); return true }, func() { ended.Add(1) }))
+		require.False(t, e.later(func(context.Context) bool { t.Error("tried after the end"); return true }, func() { ended.Add(1) }))
 		require.EqualValues(t, n+1, ended.Load())
 	})
 }
@@ -74,7 +75,7 @@ func TestChoresHurry(t *testing.T) {
 		e.gate.init()
 		var tries []time.Duration
 		start := time.Now()
-		e.later(func(*cleanup) bool {
+		e.later(func(context.Context) bool {
 			tries = append(tries, time.Since(start))
 			return len(tries) == 4
 		}, func() {})

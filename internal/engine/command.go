@@ -46,20 +46,20 @@ const Head = 3
 // A user who may only look may run scripts that only read, by EVALSHA_RO, and not by
 // EVALSHA, which Redis takes for a write to all its keys.
 //
-// It returns no later than ctx ends, whatever go-redis does; then the error is
-// ctx's own, and the script may have run or may run yet. The keys must lie in
+// It returns no later than ctx ends, or what opts say, whatever go-redis does; then the
+// script may have run or may run yet, and the error is that of ctx, if that ended. The keys must lie in
 // one slot.
-func (e *Engine) Eval(ctx context.Context, s *lua.Script, keys int, args []any) (Reply, error) {
+func (e *Engine) Eval(ctx context.Context, opts SendOptions, s *lua.Script, keys int, args []any) (Reply, error) {
 	if e.ring {
 		return Reply{}, both{ErrUnsupported, errRing}
 	}
 	args[2] = keys
 	if s.Reads && e.onlyLooks.Load() {
-		return e.run(ctx, s, args, "evalsha_ro", "eval_ro")
+		return e.run(ctx, opts, s, args, "evalsha_ro", "eval_ro")
 	}
-	r, err := e.run(ctx, s, args, "evalsha", "eval")
+	r, err := e.run(ctx, opts, s, args, "evalsha", "eval")
 	if s.Reads && isCode(err, "NOPERM") {
-		looked, refused := e.run(ctx, s, slices.Clone(args), "evalsha_ro", "eval_ro")
+		looked, refused := e.run(ctx, opts, s, slices.Clone(args), "evalsha_ro", "eval_ro")
 		if refused == nil {
 			e.onlyLooks.Store(true)
 			return looked, nil
@@ -70,9 +70,9 @@ func (e *Engine) Eval(ctx context.Context, s *lua.Script, keys int, args []any) 
 
 // run runs a script by one command, or, when the server does not know the script, by the
 // other, which takes its text.
-func (e *Engine) run(ctx context.Context, s *lua.Script, args []any, bySHA, byText string) (Reply, error) {
+func (e *Engine) run(ctx context.Context, opts SendOptions, s *lua.Script, args []any, bySHA, byText string) (Reply, error) {
 	args[0], args[1] = bySHA, s.Arg()
-	r, err := e.eval(ctx, s, args)
+	r, err := e.eval(ctx, opts, s, args)
 	if err != nil && isCode(err, "NOSCRIPT") {
 		// A restart, a failover, SCRIPT FLUSH or a new node: everyday.
 		if e.known[s.Index].Load() {
@@ -80,15 +80,15 @@ func (e *Engine) run(ctx context.Context, s *lua.Script, args []any, bySHA, byTe
 		}
 		again := slices.Clone(args) // the first may still be read by go-redis
 		again[0], again[1] = byText, s.Source
-		r, err = e.eval(ctx, s, again)
+		r, err = e.eval(ctx, opts, s, again)
 	}
 	return r, err
 }
 
-func (e *Engine) eval(ctx context.Context, s *lua.Script, args []any) (r Reply, err error) {
+func (e *Engine) eval(ctx context.Context, opts SendOptions, s *lua.Script, args []any) (r Reply, err error) {
 	cmd := scriptCmd{redis.NewCmd(ctx, args...)}
 	cmd.SetFirstKeyPos(Head)
-	err = e.process(ctx, cmd)
+	err = e.send(ctx, opts, cmd)
 	if err != nil {
 		e.hears(err)
 		e.reload(ctx, err)
@@ -99,7 +99,7 @@ func (e *Engine) eval(ctx context.Context, s *lua.Script, args []any) (r Reply, 
 		k.Store(true)
 		e.answered.Store(true)
 	}
-	if _, ok := ctx.(*acked); !ok { // else it came before the replicas had confirmed
+	if opts.Replicas == nil { // else it came before the replicas had confirmed
 		r.got = time.Now()
 	}
 	return r, r.take(s, cmd.Val())

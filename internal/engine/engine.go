@@ -43,8 +43,8 @@ type Config struct {
 type Engine struct {
 	rdb     redis.UniversalClient
 	sender  sender
-	pipe    pipe  // but in a cluster
-	nodes   nodes // in a cluster
+	batcher batcher // but in a cluster
+	nodes   nodes   // in a cluster
 	cfg     Config
 	cluster bool
 	ring    bool
@@ -113,7 +113,7 @@ func New(rdb redis.UniversalClient, cfg Config) *Engine {
 	if cfg.Acks.on() {
 		e.cfg.Acks.Timeout = e.sender.waits(cfg.Acks.Timeout)
 	}
-	e.pipe.engine, e.pipe.carry, e.pipe.underway = e, carrier(rdb), &e.underway
+	e.batcher.engine, e.batcher.carry, e.batcher.underway = e, carrier(rdb), &e.underway
 	e.entries.init()
 	e.leases.init()
 	e.gate.init()

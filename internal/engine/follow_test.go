@@ -23,7 +23,7 @@ type onePlace struct {
 	holder string
 }
 
-func (o *onePlace) Acquire(_ context.Context, _ *Engine, r *Request) (Grant, error) {
+func (o *onePlace) Acquire(_ context.Context, _ *Engine, _ SendOptions, r *Request) (Grant, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.holder != "" && o.holder != r.Holder {
@@ -33,7 +33,7 @@ func (o *onePlace) Acquire(_ context.Context, _ *Engine, r *Request) (Grant, err
 	return Grant{Verdict: Granted}, nil
 }
 
-func (o *onePlace) Release(_ context.Context, _ *Engine, r *Return) (Verdict, error) {
+func (o *onePlace) Release(_ context.Context, _ *Engine, _ SendOptions, r *Return) (Verdict, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.holder != r.Holder {
@@ -45,7 +45,7 @@ func (o *onePlace) Release(_ context.Context, _ *Engine, r *Return) (Verdict, er
 	return Granted, nil
 }
 
-func (o *onePlace) Renew(_ context.Context, _ *Engine, batch []Renewal, _ Deadline) ([]watchdog.Result, error) {
+func (o *onePlace) Renew(_ context.Context, _ *Engine, _ SendOptions, batch []Renewal, _ Deadline) ([]watchdog.Result, error) {
 	return make([]watchdog.Result, len(batch)), nil
 }
 

@@ -19,10 +19,10 @@ func (e *Engine) ForceHolder(ctx context.Context, op string, s *Spec, holder str
 		holder += s.Suffix
 	}
 	e.UpToDate(ctx, s.Key)
-	err = e.Ask(ctx, op, s, false, func(ctx context.Context) error {
+	err = e.Ask(ctx, op, s, false, func(ctx context.Context, opts SendOptions) error {
 		// It may have a label: that is taken away with the hold.
 		ret := &Return{Holder: holder, Label: "?"}
-		v, err := s.Scripts.Release(ctx, e, ret)
+		v, err := s.Scripts.Release(ctx, e, opts, ret)
 		freed = v == Granted
 		e.turn(s, ret.Next)
 		return err

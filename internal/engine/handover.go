@@ -294,7 +294,7 @@ func (ent *entry) moveIn(ctx context.Context, s *Spec) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, returnBound)
 	defer cancel()
-	v, err := s.Scripts.Release(&cleanup{Context: ctx}, e, ret)
+	v, err := s.Scripts.Release(ctx, e, cleanUp, ret)
 	if err == nil && v != Late {
 		ent.mu.Lock()
 		ent.chain = nil

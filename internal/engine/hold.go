@@ -222,7 +222,7 @@ func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 			}
 			return e.Wrap("extend", s, err)
 		}
-		results, err := e.renewAll(retry.under(ctx), s.Scripts, []Renewal{{Key: s.Key, Holder: field, Count: ent.counted(), Label: ent.labelled(), Lease: lease}}, e.cfg.Acks.Renewals)
+		results, err := e.renewAll(ctx, retry.options(), s.Scripts, []Renewal{{Key: s.Key, Holder: field, Count: ent.counted(), Label: ent.labelled(), Lease: lease}}, e.cfg.Acks.Renewals)
 		switch {
 		case err != nil || results == nil || results[0] == watchdog.Failed, results[0] == watchdog.NotOurs && ent.moved(field):
 			maybe = maybe || results == nil && Sort(err) == Maybe

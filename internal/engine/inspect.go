@@ -59,8 +59,8 @@ func (e *Engine) Inspect(ctx context.Context, name string) (Inspected, error) {
 	e.UpToDate(ctx, key)
 	var in Inspected
 	var odd error // no failure to ask, so nothing to ask again for
-	err := e.Ask(ctx, "info", e.Prepare(s), true, func(ctx context.Context) (err error) {
-		in, odd, err = e.inspect(ctx, s)
+	err := e.Ask(ctx, "info", e.Prepare(s), true, func(ctx context.Context, opts SendOptions) (err error) {
+		in, odd, err = e.inspect(ctx, opts, s)
 		return err
 	})
 	if err == nil {
@@ -70,7 +70,7 @@ func (e *Engine) Inspect(ctx context.Context, name string) (Inspected, error) {
 }
 
 // inspect asks. odd says that the keys are nothing of ours or Redisson's.
-func (e *Engine) inspect(ctx context.Context, s *Spec) (in Inspected, odd, err error) {
+func (e *Engine) inspect(ctx context.Context, opts SendOptions, s *Spec) (in Inspected, odd, err error) {
 	args := make([]any, Head, Head+len(s.Keys)+4)
 	for _, k := range s.Keys {
 		args = append(args, k)
@@ -80,7 +80,7 @@ func (e *Engine) inspect(ctx context.Context, s *Spec) (in Inspected, odd, err e
 		Prefixed("redisson_rwlock", s.Key),
 		Prefixed("redisson_sc", s.Key),
 		e.LatchChannel(s.Key))
-	reply, err := e.Eval(ctx, lua.InspectObject, len(s.Keys), args)
+	reply, err := e.Eval(ctx, opts, lua.InspectObject, len(s.Keys), args)
 	if err != nil {
 		return in, nil, err
 	}
@@ -92,7 +92,7 @@ func (e *Engine) inspect(ctx context.Context, s *Spec) (in Inspected, odd, err e
 	if in, odd = seen.inspected(s.Key); odd != nil {
 		return in, odd, nil
 	}
-	if err := e.inspectSides(ctx, s.Key, &in); err != nil {
+	if err := e.inspectSides(ctx, opts, s.Key, &in); err != nil {
 		return in, nil, err
 	}
 	e.remember(s.Key, &in)
@@ -165,7 +165,7 @@ const (
 )
 
 // inspectSides fills in what the side keys of holders and waiters say.
-func (e *Engine) inspectSides(ctx context.Context, key string, in *Inspected) error {
+func (e *Engine) inspectSides(ctx context.Context, opts SendOptions, key string, in *Inspected) error {
 	var take []func(text string, left int64)
 	var keys []any
 	for i := range in.Holders {
@@ -186,7 +186,7 @@ func (e *Engine) inspectSides(ctx context.Context, key string, in *Inspected) er
 	}
 	for batch := range slices.Chunk(keys, sideBatch) {
 		args := make([]any, Head, Head+len(batch))
-		reply, err := e.Eval(ctx, lua.InspectSides, len(batch), append(args, batch...))
+		reply, err := e.Eval(ctx, opts, lua.InspectSides, len(batch), append(args, batch...))
 		switch {
 		case err != nil:
 			return err

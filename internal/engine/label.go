@@ -26,14 +26,8 @@ func (ent *entry) tag() string {
 func PermitLabelKey(key, id string) string { return LabelKey(key, hex.EncodeToString([]byte(id))) }
 
 // writeLabels runs label/write. A lease of 0 removes the label.
-func (e *Engine) writeLabels(ctx context.Context, text string, keys []string, leases []time.Duration) {
-	if clean, ok := ctx.(*cleanup); ok {
-		ctx = clean.within(returnBound)
-	} else {
-		once, cancel := context.WithTimeout(ctx, returnBound)
-		defer cancel()
-		ctx = once
-	}
+func (e *Engine) writeLabels(ctx context.Context, opts SendOptions, text string, keys []string, leases []time.Duration) {
+	opts.Within, opts.Replicas = returnBound, nil
 	args := make([]any, Head, Head+1+2*len(keys))
 	for _, k := range keys {
 		args = append(args, k)
@@ -42,7 +36,7 @@ func (e *Engine) writeLabels(ctx context.Context, text string, keys []string, le
 	for _, d := range leases {
 		args = append(args, d.Milliseconds())
 	}
-	_, _ = e.Eval(ctx, lua.LabelWrite, len(keys), args)
+	_, _ = e.Eval(ctx, opts, lua.LabelWrite, len(keys), args)
 }
 
 // label writes the label of leases that end after d, for a caller who waits for it as
@@ -64,7 +58,7 @@ func (e *Engine) label(ctx context.Context, text string, d time.Duration, leases
 	go func() {
 		defer e.gate.leave()
 		defer close(written)
-		e.writeLabels(context.WithoutCancel(ctx), text, keys, times)
+		e.writeLabels(context.WithoutCancel(ctx), SendOptions{}, text, keys, times)
 	}()
 	select {
 	case <-written:
@@ -74,7 +68,7 @@ func (e *Engine) label(ctx context.Context, text string, d time.Duration, leases
 
 // KeepLabels keeps the labels of permits that were renewed, by one command for the
 // whole batch; by none if there is no label among them.
-func (e *Engine) KeepLabels(ctx context.Context, batch []Renewal) {
+func (e *Engine) KeepLabels(ctx context.Context, opts SendOptions, batch []Renewal) {
 	var keys []string
 	var leases []time.Duration
 	for _, r := range batch {
@@ -83,7 +77,7 @@ func (e *Engine) KeepLabels(ctx context.Context, batch []Renewal) {
 		}
 	}
 	if len(keys) > 0 {
-		e.writeLabels(ctx, "", keys, leases)
+		e.writeLabels(ctx, opts, "", keys, leases)
 	}
 }
 
@@ -103,6 +97,6 @@ func (e *Engine) dropLabels(ctx context.Context, leases ...*Lease) {
 		keys = append(keys, PermitLabelKey(l.spec.Key, l.id))
 	}
 	if len(keys) > 0 {
-		e.writeLabels(ctx, "", keys, make([]time.Duration, len(keys)))
+		e.writeLabels(ctx, cleanUp, "", keys, make([]time.Duration, len(keys)))
 	}
 }

@@ -17,7 +17,7 @@ type Leaser interface {
 	// Free gives back those of ids that are out; all makes it all or none. It
 	// returns, for each, whether it was out. No id is ever given out twice, so it
 	// may come late, or twice.
-	Free(ctx context.Context, e *Engine, ids []string, all bool) (out []bool, err error)
+	Free(ctx context.Context, e *Engine, opts SendOptions, ids []string, all bool) (out []bool, err error)
 }
 
 // A Lease is one such thing, from grant to release or loss.
@@ -267,8 +267,8 @@ func (l *Lease) Return(ctx context.Context) error {
 		again = true
 	}
 	found := false
-	err := e.returned(ctx, func(ctx context.Context, _ Deadline) (Verdict, error) {
-		out, err := s.Renewer.(Leaser).Free(ctx, e, []string{l.id}, true)
+	err := e.returned(ctx, func(ctx context.Context, opts SendOptions, _ Deadline) (Verdict, error) {
+		out, err := s.Renewer.(Leaser).Free(ctx, e, opts, []string{l.id}, true)
 		if Sort(err) == Maybe {
 			maybe = true
 		}
@@ -313,7 +313,7 @@ func (l *Lease) giveUpRest(ctx context.Context) {
 	}
 	once := detached(ctx, min(returnBound, l.engine.cfg.UnlockTimeout))
 	// Where Redis does not hear of it, the lease ends it.
-	if out, err := l.spec.Renewer.(Leaser).Free(once, l.engine, []string{l.id}, true); err == nil && out[0] {
+	if out, err := l.spec.Renewer.(Leaser).Free(once, l.engine, cleanUp, []string{l.id}, true); err == nil && out[0] {
 		l.engine.dropLabels(once, l)
 	}
 }
@@ -365,7 +365,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 			}
 			return e.Wrap("extend", s, err)
 		}
-		results, err := e.renewOnce(retry.under(ctx), s.Renewer, []Renewal{{Key: s.Key, Holder: l.id, Lease: d, Label: l.cfg.Label}}, e.cfg.Acks.Renewals)
+		results, err := e.renewOnce(ctx, retry.options(), s.Renewer, []Renewal{{Key: s.Key, Holder: l.id, Lease: d, Label: l.cfg.Label}}, e.cfg.Acks.Renewals)
 		switch {
 		case err != nil || results == nil || results[0] == watchdog.Failed:
 			maybe = maybe || results == nil && Sort(err) == Maybe

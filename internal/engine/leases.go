@@ -62,8 +62,8 @@ func (ls *leases) releaseAll(ctx context.Context) error {
 			slots <- struct{}{}
 			wg.Go(func() {
 				defer func() { <-slots }()
-				err := e.returned(ctx, func(ctx context.Context, _ Deadline) (Verdict, error) {
-					_, err := s.Renewer.(Leaser).Free(ctx, e, batch, false)
+				err := e.returned(ctx, func(ctx context.Context, opts SendOptions, _ Deadline) (Verdict, error) {
+					_, err := s.Renewer.(Leaser).Free(ctx, e, opts, batch, false)
 					return Granted, err
 				})
 				e.dropLabels(detached(ctx, e.cfg.UnlockTimeout), leases...)

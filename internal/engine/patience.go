@@ -16,19 +16,13 @@ const AnswerTimeout = 3 * time.Second
 // answer: it outlives a failover. One that asks first has the answer timeout.
 const waiterPatience = 30 * time.Second
 
-// A patient is a context under which each request has so long to be answered.
-type patient struct {
-	context.Context
-	most time.Duration
-}
-
-// ask makes one request under p.
-func (p *patient) ask(f func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeout(p.Context, p.most)
+// inTime has f make one request, which may take so long.
+func inTime(ctx context.Context, most time.Duration, f func(ctx context.Context) error) error {
+	once, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	err := f(ctx)
-	if err != nil && ctx.Err() != nil && p.Context.Err() == nil && Sort(err) == Maybe {
-		return silence(p.most)
+	err := f(once)
+	if err != nil && once.Err() != nil && ctx.Err() == nil && Sort(err) == Maybe {
+		return silence(most)
 	}
 	return err
 }
@@ -46,25 +40,25 @@ func isSilence(err error) bool {
 	return errors.As(err, &s)
 }
 
-// patiently returns ctx for one request of a call with so much patience, none of whose
-// requests has been answered since then: the zero time for the first. The request ends
-// with the patience, but has retryMost at least; replicas that must confirm it have
+// patiently returns how long one request may take of a call with so much patience, none
+// of whose requests has been answered since then: the zero time for the first. The request
+// ends with the patience, but has retryMost at least; replicas that must confirm it have
 // their time besides. Where go-redis's own timeout ends it as soon, or it is sent on the
-// caller's goroutine, ctx is returned as it is, which is faster; and what is left, else 0.
-func (e *Engine) patiently(ctx context.Context, patience time.Duration, since time.Time) (context.Context, time.Duration) {
+// caller's goroutine, that is 0, for no bound, which is faster.
+func (e *Engine) patiently(patience time.Duration, since time.Time) time.Duration {
 	left := patience
 	switch {
 	case !since.IsZero():
 		left = max(patience-time.Since(since), min(patience, retryMost))
 	case e.sender.inlines() && patience >= inlineBound && !e.cfg.Acks.on():
-		return ctx, 0
+		return 0
 	case e.answered.Load() && e.sender.read > 0 && e.sender.read <= patience:
-		return ctx, 0
+		return 0
 	}
 	if e.cfg.Acks.on() {
 		left += e.cfg.Acks.Timeout
 	}
-	return &patient{ctx, left}, left
+	return left
 }
 
 // unanswered returns since when a call has had no answer whose first request was made

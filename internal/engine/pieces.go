@@ -18,11 +18,11 @@ const (
 
 // Queue reads the queue of a fair lock from a place on, and tells of each waiter once. The
 // deadline is zero where there is none. Who comes or goes meanwhile may be missing.
-func (e *Engine) Queue(ctx context.Context, queue, scores any, from int, tell func(id string, deadline time.Time)) error {
+func (e *Engine) Queue(ctx context.Context, opts SendOptions, queue, scores any, from int, tell func(id string, deadline time.Time)) error {
 	seen := map[string]bool{}
 	for {
 		args := append(make([]any, Head, Head+4), queue, scores, from, from+piece-1)
-		reply, err := e.Eval(ctx, lua.FairLockWaiters, 2, args)
+		reply, err := e.Eval(ctx, opts, lua.FairLockWaiters, 2, args)
 		if err != nil {
 			return err
 		}

@@ -17,9 +17,9 @@ type Queue interface {
 	Timeout() time.Duration
 	// Keep says that this client and its waiters are alive. It answers for each
 	// whether it has a place, and when that was, in server ms.
-	Keep(ctx context.Context, e *Engine, holders []string) (has []bool, at int64, err error)
+	Keep(ctx context.Context, e *Engine, opts SendOptions, holders []string) (has []bool, at int64, err error)
 	// Leave gives up a place: Granted, Already (there was none), or Late.
-	Leave(ctx context.Context, e *Engine, l *Leaving) (Verdict, error)
+	Leave(ctx context.Context, e *Engine, opts SendOptions, l *Leaving) (Verdict, error)
 }
 
 // A Leaving asks to give up a place in a queue.
@@ -91,7 +91,7 @@ func (e *Engine) keepQueue(ctx context.Context, s *Spec, ids []string) (lost []s
 		batch := ids[:min(len(ids), keepBatch)]
 		ids = ids[len(batch):]
 		sent := e.now()
-		has, at, err := s.Queue.Keep(ctx, e, batch)
+		has, at, err := s.Queue.Keep(ctx, e, SendOptions{}, batch)
 		if err != nil {
 			// It is tried again before anybody takes them for dead.
 			e.cfg.Logger.Warn("latchkey: waiters could not be kept", "name", s.Name, "err", err)
@@ -147,7 +147,7 @@ func (e *Engine) stray(s *Spec, id string) {
 			return // it has come meanwhile, as one of a context may
 		}
 		l := &Leaving{Holder: id, Wait: s.Queue.Timeout(), Deadline: e.deadline(returnBound)}
-		_, err := s.Queue.Leave(&cleanup{Context: ctx}, e, l)
+		_, err := s.Queue.Leave(ctx, e, cleanUp, l)
 		switch {
 		case err == nil:
 			e.turn(s, l.Next)
@@ -164,7 +164,7 @@ func (e *Engine) withdraw(c *claim) {
 	first := make(chan struct{})
 	tried := sync.OnceFunc(func() { close(first) })
 	end := time.Now().Add(leavePatience)
-	e.later(func(ctx *cleanup) bool {
+	e.later(func(ctx context.Context) bool {
 		// First the place: who has none is given nothing any more.
 		left := e.left(ctx, c) || time.Now().After(end)
 		settled := !c.unsettled || e.undone(ctx, c)
@@ -183,13 +183,13 @@ func (e *Engine) withdraw(c *claim) {
 }
 
 // left makes one try to leave the queue and reports whether it has an answer.
-func (e *Engine) left(ctx *cleanup, c *claim) bool {
+func (e *Engine) left(ctx context.Context, c *claim) bool {
 	ent, s := c.entry, c.spec
 	if ent.choreOps(ctx) != nil {
 		return ctx.Err() != nil
 	}
 	defer ent.unlockOps()
-	once := ctx.within(returnBound)
+	once := within(ctx, returnBound)
 	if n := ent.counted(); n > 0 || e.lines.Sits(s.Line, ent.field) {
 		if n == 0 && c.named || n > 0 && ent.label == "" {
 			e.unlabel(once, c)
@@ -200,7 +200,7 @@ func (e *Engine) left(ctx *cleanup, c *claim) bool {
 	if !ent.fresh {
 		l.Deadline = e.deadline(returnBound)
 	}
-	v, err := s.Queue.Leave(once, e, l)
+	v, err := s.Queue.Leave(once, e, cleanUp, l)
 	if err != nil {
 		if Sort(err) == Maybe && !ent.fresh {
 			ent.unsettled(actsUntil())
@@ -213,8 +213,8 @@ func (e *Engine) left(ctx *cleanup, c *claim) bool {
 }
 
 // unlabel removes the label that c may have left at its place in the queue.
-func (e *Engine) unlabel(ctx *cleanup, c *claim) {
+func (e *Engine) unlabel(ctx context.Context, c *claim) {
 	if c.cfg.Label != "" {
-		e.writeLabels(ctx, "", []string{LabelKey(c.spec.Key, c.entry.field)}, []time.Duration{0})
+		e.writeLabels(ctx, cleanUp, "", []string{LabelKey(c.spec.Key, c.entry.field)}, []time.Duration{0})
 	}
 }

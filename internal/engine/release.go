@@ -21,7 +21,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 }
 
 // unlock is Unlock within bounded.
-func (h *Hold) unlock(bounded *cleanup) error {
+func (h *Hold) unlock(bounded context.Context) error {
 	e, ent := h.entry.engine, h.entry
 	if !e.gate.enter() {
 		return h.closedErr("unlock")
@@ -33,7 +33,7 @@ func (h *Hold) unlock(bounded *cleanup) error {
 	}
 	defer ent.leave()
 	if !ent.tryOps() {
-		timed, cancel := bounded.timed()
+		timed, cancel := timed(bounded)
 		defer cancel()
 		if err := ent.lockOps(timed); err != nil {
 			h.forsake()
@@ -135,14 +135,14 @@ func (h *Hold) giveUp() (target int, trusted bool, err error) {
 // server's clock may have been set back. And a queue has to be told that the lock is
 // free: nobody has said so when the lease ended, and who waits may have asked for the
 // last time under an earlier one. The caller has ops.
-func (h *Hold) giveUpRest(ctx *cleanup) {
+func (h *Hold) giveUpRest(ctx context.Context) {
 	if h.ret.Holder == "" { // else Redis has been asked
 		h.entry.giveUpRest(ctx, h.spec, &h.ret)
 	}
 }
 
 // giveUpRest is that of a hold, by the request ret.
-func (ent *entry) giveUpRest(ctx *cleanup, s *Spec, ret *Return) {
+func (ent *entry) giveUpRest(ctx context.Context, s *Spec, ret *Return) {
 	e := ent.engine
 	if ent.counted() > 0 || e.lines.Sits(s.Line, ent.field) {
 		return // the holder has it again, or may be given it
@@ -171,7 +171,7 @@ func (r *Return) lingerFor(ent *entry, s *Spec) {
 }
 
 // giveBack tells Redis. It has the entry's ops and gives them back.
-func (h *Hold) giveBack(ctx *cleanup, target int, trusted bool) error {
+func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 	e, ent, s := h.entry.engine, h.entry, h.spec
 	ret := &h.ret
 	*ret = Return{Holder: ent.standing(), Count: target, Label: ent.tag(), acked: e.cfg.Acks.Releases}
@@ -281,7 +281,7 @@ func (h *Hold) giveBack(ctx *cleanup, target int, trusted bool) error {
 }
 
 // returnOnce sends one request to give back, now.
-func (e *Engine) returnOnce(ctx *cleanup, ent *entry, s *Spec, ret *Return, now time.Time) (Verdict, error) {
+func (e *Engine) returnOnce(ctx context.Context, ent *entry, s *Spec, ret *Return, now time.Time) (Verdict, error) {
 	if ret.Deadline = (Deadline{}); !ent.fresh || ret.Heir != nil && s.Queue == nil {
 		ret.Deadline = e.server.deadline(now, returnBound)
 	}
@@ -304,15 +304,9 @@ func (e *Engine) returnOnce(ctx *cleanup, ent *entry, s *Spec, ret *Return, now 
 			ret.Unlist = append(ret.Unlist, entry)
 		}
 	}
-	var ask context.Context
-	var acks *acked
-	if ret.acked {
-		ask, acks = e.onceAcked(ctx)
-	} else {
-		ask = ctx.within(returnBound)
-	}
-	v, err := s.Scripts.Release(ask, e, ret)
-	ret.short = acks.short(e)
+	once, opts := e.returning(ctx, ret.acked)
+	v, err := s.Scripts.Release(once, e, opts, ret)
+	ret.short = opts.Replicas.short(e)
 	if !ret.Given {
 		e.turn(s, ret.Next)
 	}
@@ -385,7 +379,7 @@ func (e *Engine) UnlockHolder(ctx context.Context, s *Spec) error {
 
 // giveUpRest is that of a hold of a holder that has none: it may have lost one, which
 // is not remembered.
-func (e *Engine) giveUpRest(n uint64, s *Spec, bounded *cleanup) {
+func (e *Engine) giveUpRest(n uint64, s *Spec, bounded context.Context) {
 	if s.err != nil || !e.gate.enter() {
 		return
 	}
@@ -436,7 +430,7 @@ func (e *Engine) releaseAll(ctx context.Context) error {
 			for h := range queue {
 				err := h.entry.lockOps(ctx)
 				if err == nil {
-					err = h.giveBack(&cleanup{Context: ctx}, 0, true)
+					err = h.giveBack(ctx, 0, true)
 				}
 				if err != nil && !errors.Is(err, ErrNotHeld) {
 					mu.Lock()

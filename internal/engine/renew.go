@@ -58,7 +58,7 @@ func (e *Engine) renew(ctx context.Context, _ string, batch []watchdog.Renewal) 
 	}
 	e.counters.renewals.Add(renewals)
 	acks := renewals > 0 && e.cfg.Acks.Renewals // looks have nothing that replicas could have
-	results, err := e.renewAll(&cleanup{Context: ctx}, scripts, g.asked, acks)
+	results, err := e.renewAll(ctx, cleanUp, scripts, g.asked, acks)
 	if len(results) < len(batch) {
 		got := results
 		results = make([]watchdog.Result, len(batch))
@@ -87,22 +87,22 @@ func (e *Engine) renew(ctx context.Context, _ string, batch []watchdog.Renewal) 
 
 // renewAll renews a batch with one script, or where that cannot be, with one
 // script a lock: a slot on the move, or a proxy that only looks like one server.
-func (e *Engine) renewAll(ctx context.Context, s Renewer, batch []Renewal, acks bool) ([]watchdog.Result, error) {
-	got, err := e.renewOnce(ctx, s, batch, acks)
+func (e *Engine) renewAll(ctx context.Context, opts SendOptions, s Renewer, batch []Renewal, acks bool) ([]watchdog.Result, error) {
+	got, err := e.renewOnce(ctx, opts, s, batch, acks)
 	if got == nil && err == nil { // too late by the server's clock, which is known now
-		got, err = e.renewOnce(ctx, s, batch, acks)
+		got, err = e.renewOnce(ctx, opts, s, batch, acks)
 	}
 	if len(batch) == 1 && batch[0].Label != "" && isCode(err, "TRYAGAIN") {
 		// The slot is on the move, and of lock and label one has gone ahead.
 		batch[0].Label = ""
-		return e.renewAll(ctx, s, batch, acks)
+		return e.renewAll(ctx, opts, s, batch, acks)
 	}
 	if len(batch) == 1 || (!isCode(err, "TRYAGAIN") && !isCode(err, "CROSSSLOT")) {
 		return got, err
 	}
 	got = make([]watchdog.Result, len(batch))
 	for i := range batch {
-		one, oneErr := e.renewAll(ctx, s, batch[i:i+1], acks)
+		one, oneErr := e.renewAll(ctx, opts, s, batch[i:i+1], acks)
 		if oneErr != nil {
 			err = oneErr
 		} else if len(one) == 1 {
@@ -117,13 +117,13 @@ func (e *Engine) renewAll(ctx context.Context, s Renewer, batch []Renewal, acks 
 
 // renewOnce makes one request to renew. With acks, what too few replicas have
 // heard of counts as failed: who relied on it would have more than they know of.
-func (e *Engine) renewOnce(ctx context.Context, s Renewer, batch []Renewal, acks bool) ([]watchdog.Result, error) {
-	ctx, ack := e.acking(ctx, acks)
-	got, err := s.Renew(ctx, e, batch, e.deadline(attempt))
+func (e *Engine) renewOnce(ctx context.Context, opts SendOptions, s Renewer, batch []Renewal, acks bool) ([]watchdog.Result, error) {
+	opts.Replicas = confirmed(acks)
+	got, err := s.Renew(ctx, e, opts, batch, e.deadline(attempt))
 	if err != nil || got == nil {
 		return got, err
 	}
-	if err = ack.short(e); err != nil {
+	if err = opts.Replicas.short(e); err != nil {
 		for i, r := range got {
 			if r == watchdog.Extended {
 				got[i] = watchdog.Failed

@@ -10,7 +10,7 @@ import (
 
 // RenewLocks runs rlock/renew, which serves every lock that is a hash of holder
 // and hold count.
-func (e *Engine) RenewLocks(ctx context.Context, batch []Renewal, d Deadline) ([]watchdog.Result, error) {
+func (e *Engine) RenewLocks(ctx context.Context, opts SendOptions, batch []Renewal, d Deadline) ([]watchdog.Result, error) {
 	keys := len(batch)
 	for i := range batch {
 		if batch[i].Label != "" {
@@ -38,7 +38,7 @@ func (e *Engine) RenewLocks(ctx context.Context, batch []Renewal, d Deadline) ([
 			args = append(args, "", ms)
 		}
 	}
-	reply, err := e.Eval(ctx, lua.RLockRenew, keys, args)
+	reply, err := e.Eval(ctx, opts, lua.RLockRenew, keys, args)
 	if err != nil {
 		return nil, err
 	}

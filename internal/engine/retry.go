@@ -31,11 +31,10 @@ func (e *Engine) newRetrier(patience time.Duration) retrier {
 	return retrier{engine: e, patience: patience, asked: time.Now(), pause: retryFirst}
 }
 
-// under returns ctx for the next request, which ends when the patience does.
-func (r *retrier) under(ctx context.Context) context.Context {
+// options returns those of the next request, which ends when the patience does.
+func (r *retrier) options() SendOptions {
 	r.asked = time.Now()
-	ctx, _ = r.engine.patiently(ctx, r.patience, r.since)
-	return ctx
+	return SendOptions{Within: r.engine.patiently(r.patience, r.since)}
 }
 
 // after sleeps before the next try, or returns why there is none.

@@ -54,162 +54,177 @@ func (s *sender) init(rdb redis.UniversalClient) {
 	s.read = read
 }
 
-// A cleanup is a context under which commands go on although the client is being
-// closed: giving back what is held. It ends at a time, if one is set, for what looks
-// at its deadline or its error; Done does not show that, so that an Unlock which is
-// answered soon needs no timer.
-type cleanup struct {
+// SendOptions say how a script is sent, and how long its reply is waited for. The zero
+// value waits until the context ends or the client is closed.
+type SendOptions struct {
+	// CleanUp is set for what gives something back: it goes on while the client is
+	// being closed, and ends with the deadline of its context, which Done need not show.
+	CleanUp bool
+	// Once is set for a script that is not sent again when its reply is lost. It has all
+	// the time that go-redis gives it.
+	Once bool
+	// Within bounds each command, unless it is 0. The error of one that takes longer is a
+	// silence.
+	Within time.Duration
+	// Replicas, unless it is nil, has the script followed by a WAIT on the same
+	// connection, and takes the reply to that.
+	Replicas *Replicas
+}
+
+// unbounded returns o without Within.
+func (o SendOptions) unbounded() SendOptions {
+	o.Within = 0
+	return o
+}
+
+// cleanUp are the options of a request that gives something back.
+var cleanUp = SendOptions{CleanUp: true}
+
+// A bounded context has an earlier deadline. Done does not show it, so it needs no
+// timer: go-redis sets it on the connection, and await has a timer only while a command
+// is on a goroutine of its own.
+type bounded struct {
 	context.Context
 	until time.Time
 }
 
-// Deadline returns when c ends.
-func (c *cleanup) Deadline() (time.Time, bool) {
-	at, ok := c.Context.Deadline()
-	if !c.until.IsZero() && (!ok || c.until.Before(at)) {
-		return c.until, true
+// Deadline returns the earlier one.
+func (c bounded) Deadline() (time.Time, bool) {
+	if at, ok := c.Context.Deadline(); ok && at.Before(c.until) {
+		return at, true
 	}
-	return at, ok
+	return c.until, true
 }
 
 // Err returns why c has ended, nil while it has not.
-func (c *cleanup) Err() error {
-	if err := c.Context.Err(); err != nil || c.until.IsZero() || time.Now().Before(c.until) {
+func (c bounded) Err() error {
+	if err := c.Context.Err(); err != nil || time.Now().Before(c.until) {
 		return err
 	}
 	return context.DeadlineExceeded
 }
 
-// timed returns a context that ends with c, and whose Done shows that.
-func (c *cleanup) timed() (context.Context, context.CancelFunc) {
-	if c.until.IsZero() {
-		return c.Context, func() {}
-	}
-	return context.WithDeadline(c.Context, c.until)
-}
-
-// within returns c for one request of at most d.
-func (c *cleanup) within(d time.Duration) *cleanup {
-	once := &cleanup{c.Context, time.Now().Add(d)}
-	if !c.until.IsZero() && c.until.Before(once.until) {
-		once.until = c.until
-	}
-	return once
+// within returns ctx for one request of at most d, to clean up.
+func within(ctx context.Context, d time.Duration) context.Context {
+	return bounded{ctx, time.Now().Add(d)}
 }
 
 // detached returns the context of what gives something back: it has the values of
 // ctx, nothing of its cancellation, and ends after most.
-func detached(ctx context.Context, most time.Duration) *cleanup {
-	return &cleanup{context.WithoutCancel(ctx), time.Now().Add(most)}
+func detached(ctx context.Context, most time.Duration) context.Context {
+	return within(context.WithoutCancel(ctx), most)
 }
 
-// process sends cmd and waits for its answer, for the end of ctx, or for Close.
+// timed returns a context whose Done shows the deadline of ctx.
+func timed(ctx context.Context) (context.Context, context.CancelFunc) {
+	at, ok := ctx.Deadline()
+	if !ok {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, at)
+}
+
+// send sends cmd and waits for its reply, for the end of ctx, or for Close. Each script
+// reaches Redis by it, or in a batch, which EvalMany adds to the same pipelines.
 //
-// go-redis returns from a command when a timeout or a deadline says so, never because
-// a context was cancelled. Where it returns soon enough, the command is sent on the
-// caller's goroutine. Elsewhere it has a goroutine of its own, which may outlive the
-// call and ends with go-redis's read timeout. With many commands under way they share
-// pipelines.
-func (e *Engine) process(ctx context.Context, cmd redis.Cmder) error {
-	return e.send(ctx, cmd, e.sender.inlines())
-}
-
-// inlines reports whether commands are sent on their callers' goroutines.
-func (s *sender) inlines() bool { return s.deadlines && !s.slow.Load() }
-
-// A single is the context of a command that is not sent again when its answer is lost:
-// it has all the time that go-redis gives it.
-type single struct{ context.Context }
-
-// send is process; inline says whether to send cmd on the caller's goroutine.
-func (e *Engine) send(ctx context.Context, cmd redis.Cmder, inline bool) error {
+// With many commands under way they share pipelines. Otherwise: go-redis returns from a
+// command when a timeout or a deadline says so, never because a context was cancelled.
+// Where it returns soon enough, cmd is sent on the caller's goroutine. Elsewhere cmd has a
+// goroutine of its own, which may outlive the call and ends with go-redis's read timeout.
+func (e *Engine) send(ctx context.Context, opts SendOptions, cmd redis.Cmder) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	switch c := ctx.(type) {
-	case single:
-		return e.send(c.Context, cmd, false)
-	case *acked:
-		return e.processAcked(c, cmd)
-	case *patient:
-		return c.ask(func(ctx context.Context) error { return e.send(ctx, cmd, inline) })
+	if opts.Within > 0 {
+		return inTime(ctx, opts.Within, func(ctx context.Context) error { return e.send(ctx, opts.unbounded(), cmd) })
 	}
-	e.underway.Add(1)
-	defer e.underway.Add(-1)
-	if p := e.pipeFor(ctx, cmd); p != nil {
-		if j := p.add(cmd, nil); j != nil {
-			answered, err := e.await(ctx, j.done)
-			if answered {
-				j.over()
-			}
-			if !answered || !e.cluster || !elsewhere(err) {
+	if opts.Replicas == nil {
+		e.underway.Add(1)
+		defer e.underway.Add(-1)
+		if p := e.batcherFor(ctx, cmd); p != nil {
+			_, joined, err := p.join(ctx, e, opts, cmd, nil)
+			if joined && (!e.cluster || !elsewhere(err)) {
 				return err
 			}
 		}
-	}
-	switch {
-	case inline:
-		return e.inline(ctx, cmd)
-	case e.sender.timeouts && ctx.Done() == nil:
-		if _, ok := ctx.Deadline(); !ok {
-			return e.rdb.Process(ctx, cmd)
+		if bound, ok := e.sender.inline(ctx, opts); ok {
+			return e.inline(ctx, cmd, bound)
 		}
 	}
 	start := time.Now()
 	sent := make(chan error, 1)
+	confirmed := opts.Replicas.another() // who has gone does not see what is written there
 	go func() {
-		err := e.rdb.Process(sooner{ctx, start.Add(attempt)}, cmd)
+		if confirmed != nil {
+			*confirmed = e.sendAcked(ctx, cmd)
+			sent <- cmd.Err()
+			return
+		}
+		err := e.rdb.Process(bounded{ctx, start.Add(attempt)}, cmd)
 		if err == nil {
 			err = cmd.Err() // an asynchronous AutoPipeliner has only queued it: this waits
 		}
 		sent <- err
 	}()
-	answered, err := e.await(ctx, sent)
+	answered, err := e.await(ctx, opts, sent)
+	if answered && confirmed != nil {
+		*opts.Replicas = *confirmed
+	}
 	if answered && Sort(err) != Maybe && time.Since(start) < inlineAgain {
 		e.sender.slow.Store(false)
 	}
 	return err
 }
 
-// inline sends cmd on the caller's goroutine. An answer that does not come within
-// inlineBound is given up; the error then says that cmd may have been carried out,
-// and the next command has a goroutine.
-func (e *Engine) inline(ctx context.Context, cmd redis.Cmder) error {
-	at := time.Now().Add(inlineBound)
-	err := e.rdb.Process(sooner{ctx, at}, cmd)
+// inlines reports whether commands may be sent on their callers' goroutines, bounded by
+// their contexts' deadlines.
+func (s *sender) inlines() bool { return s.deadlines && !s.slow.Load() }
+
+// inline reports whether a command is sent on its caller's goroutine, and within which
+// time it is given up; 0 where go-redis's read timeout is bound enough.
+func (s *sender) inline(ctx context.Context, opts SendOptions) (bound time.Duration, ok bool) {
+	if !opts.Once && s.inlines() {
+		return inlineBound, true
+	}
+	if !s.timeouts || ctx.Done() != nil {
+		return 0, false
+	}
+	_, ends := ctx.Deadline()
+	return 0, !ends
+}
+
+// inline sends cmd on the caller's goroutine. A reply that does not come within bound is
+// given up; the error then says that cmd may have been carried out, and the next command
+// has a goroutine.
+func (e *Engine) inline(ctx context.Context, cmd redis.Cmder, bound time.Duration) error {
+	if bound == 0 {
+		return e.rdb.Process(ctx, cmd)
+	}
+	at := time.Now().Add(bound)
+	err := e.rdb.Process(bounded{ctx, at}, cmd)
 	if err != nil && Sort(err) == Maybe && !time.Now().Before(at) {
 		e.sender.slow.Store(true)
 	}
 	return e.ended(ctx, err)
 }
 
-// A sooner is a context with an earlier deadline, of which Done says nothing: go-redis
-// sets it on the connection.
-type sooner struct {
-	context.Context
-	at time.Time
-}
-
-// Deadline returns the earlier one.
-func (c sooner) Deadline() (time.Time, bool) {
-	if at, ok := c.Context.Deadline(); ok && at.Before(c.at) {
-		return at, true
-	}
-	return c.at, true
-}
-
 // await waits for the outcome of a command, for the end of ctx, or for Close.
-func (e *Engine) await(ctx context.Context, done <-chan error) (answered bool, err error) {
+func (e *Engine) await(ctx context.Context, opts SendOptions, done <-chan error) (answered bool, err error) {
 	closed := e.gate.closed
-	if clean, ok := ctx.(*cleanup); ok {
+	var over <-chan time.Time
+	if opts.CleanUp {
 		closed = nil
-		timed, cancel := clean.timed()
-		defer cancel()
-		ctx = timed
+		if at, ok := ctx.Deadline(); ok {
+			timer := time.NewTimer(time.Until(at))
+			defer timer.Stop()
+			over = timer.C
+		}
 	}
 	select {
 	case err := <-done:
 		return true, e.ended(ctx, err)
+	case <-over:
+		return false, context.DeadlineExceeded
 	case <-ctx.Done():
 		return false, ctx.Err()
 	case <-closed:

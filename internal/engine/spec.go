@@ -70,9 +70,9 @@ type Spec struct {
 // Scripts run the scripts of one kind of lock. Each may be run twice with the
 // same arguments without doing more than once.
 type Scripts interface {
-	Acquire(ctx context.Context, e *Engine, r *Request) (Grant, error)
+	Acquire(ctx context.Context, e *Engine, opts SendOptions, r *Request) (Grant, error)
 	// Release answers Granted, Already, Gone or Late.
-	Release(ctx context.Context, e *Engine, r *Return) (Verdict, error)
+	Release(ctx context.Context, e *Engine, opts SendOptions, r *Return) (Verdict, error)
 	Renewer
 }
 
@@ -80,7 +80,7 @@ type Scripts interface {
 type Renewer interface {
 	// Renew extends the leases of locks of this kind, all in one hash slot in
 	// a cluster. A nil slice with a nil error: too late.
-	Renew(ctx context.Context, e *Engine, batch []Renewal, d Deadline) ([]watchdog.Result, error)
+	Renew(ctx context.Context, e *Engine, opts SendOptions, batch []Renewal, d Deadline) ([]watchdog.Result, error)
 	// RenewKind names the script that Renew runs; locks of one kind may be
 	// renewed together.
 	RenewKind() string

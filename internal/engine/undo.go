@@ -1,6 +1,9 @@
 package engine
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // undo takes back what a failed claim may have been granted, in the background:
 // the caller has gone. "Nothing to undo" is no proof before the deadline of the
@@ -10,11 +13,11 @@ func (e *Engine) undo(c *claim) {
 		c.until = time.Now() // nothing is on its way: it has a place in the list
 	}
 	c.entry.stay()
-	e.later(func(ctx *cleanup) bool { return e.undone(ctx, c) }, c.entry.leave)
+	e.later(func(ctx context.Context) bool { return e.undone(ctx, c) }, c.entry.leave)
 }
 
 // undone makes one try and reports whether no more is needed.
-func (e *Engine) undone(ctx *cleanup, c *claim) bool {
+func (e *Engine) undone(ctx context.Context, c *claim) bool {
 	ent, s := c.entry, c.spec
 	if ent.choreOps(ctx) != nil {
 		return ctx.Err() != nil

@@ -16,7 +16,7 @@ type Want interface {
 	// Ask makes one request, which must change nothing when it reaches Redis
 	// after d, and nothing more when it is made again. Answers are Granted,
 	// Refused and Late.
-	Ask(ctx context.Context, d Deadline) (Answer, error)
+	Ask(ctx context.Context, opts SendOptions, d Deadline) (Answer, error)
 	// Got is called when it was granted. An error says that the grant came too late:
 	// ErrLeaseLost that it may be asked for again, which makes the leases begin anew,
 	// a few times, and any other that it must be undone.
@@ -25,7 +25,7 @@ type Want interface {
 	// answers Granted when there was something, Already when there was nothing
 	// and will be nothing, and Gone when there was nothing yet. It is not called
 	// for what only looks.
-	Undo(ctx context.Context) (Verdict, error)
+	Undo(ctx context.Context, opts SendOptions) (Verdict, error)
 	// Kept is for how long after its deadline a request may be undone; 0 says
 	// that requests only look, and change nothing.
 	Kept() time.Duration
@@ -36,7 +36,7 @@ type Group interface {
 	Want
 	// AskAll is Ask, and for others after that, in order. served is how many of
 	// others, from the first, were granted.
-	AskAll(ctx context.Context, d Deadline, others []Want) (ans Answer, served int, err error)
+	AskAll(ctx context.Context, opts SendOptions, d Deadline, others []Want) (ans Answer, served int, err error)
 }
 
 // A Sweeper is a Want that could be granted once more, when it has been given
@@ -44,7 +44,7 @@ type Group interface {
 type Sweeper interface {
 	Want
 	// Sweep takes back what was granted after it had been given back.
-	Sweep(ctx context.Context) error
+	Sweep(ctx context.Context, opts SendOptions) error
 }
 
 // A Successor is a Want that goes on where another one of its kind has left, who
@@ -128,9 +128,9 @@ func (e *Engine) Until(ctx context.Context, op string, s *Spec, cfg *LockConfig,
 
 // sweep has w sweep up, in the background, until its requests can act no more.
 func (e *Engine) sweep(w Sweeper, until time.Time) {
-	e.later(func(ctx *cleanup) bool {
+	e.later(func(ctx context.Context) bool {
 		past := time.Now().After(until)
-		err := w.Sweep(ctx.within(returnBound))
+		err := w.Sweep(within(ctx, returnBound), cleanUp)
 		return past && (err == nil || time.Now().After(until.Add(w.Kept())))
 	}, func() {})
 }
@@ -186,18 +186,14 @@ func (d *demand) try(ctx context.Context, others []Want) (ans wait.Answer, serve
 		ctx, cancel = context.WithDeadline(ctx, at)
 		defer cancel()
 	}
-	to, left := d.patiently(ctx)
-	bound := d.bound(ctx, left)
-	var acks *acked
-	if d.want.Kept() > 0 {
-		to, acks = e.acking(to, e.cfg.Acks.on())
-	}
+	opts := SendOptions{Within: d.patiently(), Replicas: confirmed(e.cfg.Acks.on() && d.want.Kept() > 0)}
+	bound := d.bound(ctx, opts.Within)
 	asked := time.Now()
 	var got Answer
 	if len(others) > 0 {
-		got, served, err = d.want.(Group).AskAll(to, e.deadline(bound), others)
+		got, served, err = d.want.(Group).AskAll(ctx, opts, e.deadline(bound), others)
 	} else {
-		got, err = d.want.Ask(to, e.deadline(bound))
+		got, err = d.want.Ask(ctx, opts, e.deadline(bound))
 	}
 	if err != nil {
 		switch {
@@ -216,7 +212,7 @@ func (d *demand) try(ctx context.Context, others []Want) (ans wait.Answer, serve
 	e.answers()
 	switch got.Verdict {
 	case Granted:
-		if short := acks.short(e); short != nil {
+		if short := opts.Replicas.short(e); short != nil {
 			return wait.Answer{}, 0, true, d.unreplicated(short)
 		}
 		if d.want.Kept() > 0 && d.outdated(asked) {
@@ -269,7 +265,7 @@ func (g *grouped) Refused() {
 // the caller has gone. "Nothing yet" is no proof before the deadline of the last
 // request has passed.
 func (e *Engine) takeBack(d *demand) {
-	try := func(ctx *cleanup) bool { return e.tookBack(ctx, d) }
+	try := func(ctx context.Context) bool { return e.tookBack(ctx, d) }
 	if _, ok := d.want.(Lessee); ok && !d.cfg.Permanent {
 		e.later(try, func() {}) // its undo is not final with the first answer
 		return
@@ -278,9 +274,9 @@ func (e *Engine) takeBack(d *demand) {
 }
 
 // tookBack makes one try and reports whether no more is needed.
-func (e *Engine) tookBack(ctx *cleanup, d *demand) bool {
+func (e *Engine) tookBack(ctx context.Context, d *demand) bool {
 	past := time.Now().After(d.until)
-	v, err := d.want.Undo(ctx.within(returnBound))
+	v, err := d.want.Undo(within(ctx, returnBound), cleanUp)
 	switch {
 	case err != nil: // even one that says "never": the right to it may come back, the permits do not by themselves
 		return time.Now().After(d.until.Add(d.want.Kept()))
@@ -296,7 +292,7 @@ func (e *Engine) tookBack(ctx *cleanup, d *demand) bool {
 // answer: again after errors that pass. f must do nothing when its request
 // reaches Redis after d, and nothing more when it is made again; it answers Late
 // in the first case.
-func (e *Engine) Change(ctx context.Context, op string, s *Spec, f func(ctx context.Context, d Deadline) (Verdict, error)) error {
+func (e *Engine) Change(ctx context.Context, op string, s *Spec, f func(ctx context.Context, opts SendOptions, d Deadline) (Verdict, error)) error {
 	if err := e.checkAcquire(ctx, s, &LockConfig{}); err != nil {
 		return e.Wrap(op, s, err)
 	}
@@ -304,12 +300,12 @@ func (e *Engine) Change(ctx context.Context, op string, s *Spec, f func(ctx cont
 		return e.Wrap(op, s, ErrClosed)
 	}
 	defer e.gate.leave()
-	return e.Wrap(op, s, e.change(ctx, e.cfg.AnswerTimeout, func(r *retrier) (Verdict, error) { return f(r.under(ctx), e.deadline(attempt)) }))
+	return e.Wrap(op, s, e.change(ctx, e.cfg.AnswerTimeout, func(r *retrier) (Verdict, error) { return f(ctx, r.options(), e.deadline(attempt)) }))
 }
 
 // Return is Change for what gives something back: it goes on although ctx is
 // cancelled, for at most the unlock timeout.
-func (e *Engine) Return(ctx context.Context, op string, s *Spec, f func(ctx context.Context, d Deadline) (Verdict, error)) error {
+func (e *Engine) Return(ctx context.Context, op string, s *Spec, f func(ctx context.Context, opts SendOptions, d Deadline) (Verdict, error)) error {
 	if s.err != nil {
 		return e.Wrap(op, s, s.err)
 	}
@@ -321,17 +317,14 @@ func (e *Engine) Return(ctx context.Context, op string, s *Spec, f func(ctx cont
 }
 
 // returned is Return inside of the gate, and after it is shut.
-func (e *Engine) returned(ctx context.Context, f func(ctx context.Context, d Deadline) (Verdict, error)) error {
+func (e *Engine) returned(ctx context.Context, f func(ctx context.Context, opts SendOptions, d Deadline) (Verdict, error)) error {
 	bounded := detached(ctx, e.cfg.UnlockTimeout)
 	var short error
 	err := e.change(bounded, e.cfg.UnlockTimeout, func(*retrier) (Verdict, error) {
-		if e.cfg.Acks.Releases {
-			once, acks := e.onceAcked(bounded)
-			v, err := f(once, e.deadline(returnBound))
-			short = acks.short(e)
-			return v, err
-		}
-		return f(bounded.within(returnBound), e.deadline(returnBound))
+		once, opts := e.returning(bounded, e.cfg.Acks.Releases)
+		v, err := f(once, opts, e.deadline(returnBound))
+		short = opts.Replicas.short(e)
+		return v, err
 	})
 	if err == nil {
 		err = short

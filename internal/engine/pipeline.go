@@ -31,60 +31,60 @@ const (
 	pipeAvoid = 250 * time.Millisecond
 )
 
-// A pipe sends the commands of many callers together when there are many: each
-// of them costs a part of a round trip then. With few under way a command goes
-// straight to go-redis, as that costs a single caller least. A cluster has one for
-// each node: one that does not answer would keep everybody waiting.
-type pipe struct {
+// A batcher sends the commands of many callers in one pipeline, so that each costs a
+// part of a round trip. With few under way a command goes straight to go-redis, as that
+// costs a single caller least. A cluster has a batcher for each node: one node that does
+// not answer would keep everybody waiting.
+type batcher struct {
 	engine   *Engine                  // nil for that of a cluster's node
 	carry    func(cmds []redis.Cmder) // sends one pipeline and waits
-	underway *atomic.Int32            // commands, in this pipe or not
+	underway *atomic.Int32            // commands, in this batcher or not
 
 	// mu guards the fields below.
 	mu      sync.Mutex
-	queue   []*piped
+	queue   []*batchItem
 	sending int         // pipelines under way
 	since   time.Time   // when the last one was begun
 	avoid   time.Time   // until then no command joins the others
 	look    *time.Timer // for one that is late; nil before the first
 	looking bool        // it runs
 
-	// used are pipeds to be used again. They are no other pipe's: a channel that was
+	// used are items to be used again. They are no other batcher's: a channel that was
 	// made in a bubble of fake time must not be seen in another.
 	used sync.Pool
 }
 
-// A piped is a command that is sent with others, or a part in one.
-type piped struct {
-	cmd    redis.Cmder // nil for a part
-	part   Part
-	answer int64      // to the part
-	done   chan error // capacity 1
-	pipe   *pipe
+// A batchItem is a command that is sent with others, or a request in one.
+type batchItem struct {
+	cmd     redis.Cmder // nil for a request
+	request BatchRequest
+	answer  int64      // to the request
+	done    chan error // capacity 1
+	from    *batcher
 }
 
 // over ends the use of j by the one who has received from done: nobody else has
 // it any more.
-func (j *piped) over() {
-	j.cmd, j.part, j.answer = nil, Part{}, 0
-	j.pipe.used.Put(j)
+func (j *batchItem) over() {
+	j.cmd, j.request, j.answer = nil, BatchRequest{}, 0
+	j.from.used.Put(j)
 }
 
-// add puts a command, or a part if that is nil, with the others, if there are
-// others, and returns nil if there are not. The outcome comes on done.
-func (p *pipe) add(cmd redis.Cmder, part *Part) *piped {
+// add puts cmd, or r if that is nil, with the others, if there are others, and returns
+// nil if there are not. The outcome comes on done.
+func (p *batcher) add(cmd redis.Cmder, r *BatchRequest) *batchItem {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.sending == 0 && p.underway.Load() <= pipeFrom || !p.avoid.IsZero() && time.Now().Before(p.avoid) {
 		return nil
 	}
-	j, _ := p.used.Get().(*piped)
+	j, _ := p.used.Get().(*batchItem)
 	if j == nil {
-		j = &piped{done: make(chan error, 1), pipe: p}
+		j = &batchItem{done: make(chan error, 1), from: p}
 	}
 	j.cmd = cmd
-	if part != nil {
-		j.part = *part
+	if r != nil {
+		j.request = *r
 	}
 	p.queue = append(p.queue, j)
 	deep := pipeDeep
@@ -99,12 +99,27 @@ func (p *pipe) add(cmd redis.Cmder, part *Part) *piped {
 	return j
 }
 
+// join sends cmd, or r if that is nil, with others, if there are others, and waits as
+// send does. answer is that to r. joined is false if nothing was sent.
+func (p *batcher) join(ctx context.Context, e *Engine, opts SendOptions, cmd redis.Cmder, r *BatchRequest) (answer int64, joined bool, err error) {
+	j := p.add(cmd, r)
+	if j == nil {
+		return 0, false, nil
+	}
+	answered, err := e.await(ctx, opts, j.done)
+	if answered {
+		answer = j.answer
+		j.over()
+	}
+	return answer, true, err
+}
+
 // isLate reports whether the pipelines under way may hang, and another one may be
 // begun. The caller has mu.
-func (p *pipe) isLate() bool { return p.sending < pipes && time.Since(p.since) > pipeLate }
+func (p *batcher) isLate() bool { return p.sending < pipes && time.Since(p.since) > pipeLate }
 
 // begin begins another pipeline. The caller has mu.
-func (p *pipe) begin() {
+func (p *batcher) begin() {
 	p.sending++
 	p.since = time.Now()
 	go p.send()
@@ -112,7 +127,7 @@ func (p *pipe) begin() {
 
 // watch sees to it that those who wait behind a pipeline are not held up by it
 // for much longer than pipeLate, though nobody else may come. The caller has mu.
-func (p *pipe) watch() {
+func (p *batcher) watch() {
 	switch {
 	case p.looking:
 		return
@@ -124,7 +139,7 @@ func (p *pipe) watch() {
 	p.looking = true
 }
 
-func (p *pipe) overdue() {
+func (p *batcher) overdue() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.looking = false
@@ -138,7 +153,7 @@ func (p *pipe) overdue() {
 }
 
 // take returns the commands to send next; none when this sender is done.
-func (p *pipe) take() []*piped {
+func (p *batcher) take() []*batchItem {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := min(len(p.queue), pipeDepth)
@@ -156,29 +171,29 @@ func (p *pipe) take() []*piped {
 }
 
 // send sends what there is until there is nothing.
-func (p *pipe) send() {
+func (p *batcher) send() {
 	for {
 		batch := p.take()
 		if batch == nil {
 			return
 		}
 		cmds := make([]redis.Cmder, 0, len(batch))
-		var parties []party
+		var scripts []batchScript
 		for _, j := range batch {
 			if j.cmd == nil {
-				parties = seat(parties, j)
+				scripts = share(scripts, j)
 				continue
 			}
 			cmds = append(cmds, j.cmd)
 		}
-		for i := range parties {
-			q := &parties[i]
-			q.cmd = q.command(context.Background(), "evalsha", q.of[0].part.Script.Arg())
+		for i := range scripts {
+			q := &scripts[i]
+			q.cmd = q.command(context.Background(), "evalsha", q.of[0].request.Script.Arg())
 			cmds = append(cmds, q.cmd)
 		}
 		p.carry(cmds)
-		if len(parties) > 0 {
-			p.engine.unknown(p.carry, parties)
+		if len(scripts) > 0 {
+			p.engine.unknown(p.carry, scripts)
 		}
 		failed := false
 		for _, j := range batch {
@@ -188,8 +203,8 @@ func (p *pipe) send() {
 				j.done <- err
 			}
 		}
-		for i := range parties {
-			failed = p.engine.serve(&parties[i]) != nil || failed
+		for i := range scripts {
+			failed = p.engine.serve(&scripts[i]) != nil || failed
 		}
 		if failed {
 			p.mu.Lock()
@@ -200,24 +215,24 @@ func (p *pipe) send() {
 }
 
 // idle reports whether nothing is in p.
-func (p *pipe) idle() bool {
+func (p *batcher) idle() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.sending == 0
 }
 
-// nodes are the pipes of a cluster, by node.
+// nodes are the batchers of a cluster, by node.
 type nodes struct {
 	// mu guards the field below.
 	mu sync.Mutex
-	m  map[*redis.Client]*pipe
+	m  map[*redis.Client]*batcher
 }
 
-// pipeFor returns the pipe that cmd may join; nil for none.
-func (e *Engine) pipeFor(ctx context.Context, cmd redis.Cmder) *pipe {
+// batcherFor returns the batcher that cmd may join; nil for none.
+func (e *Engine) batcherFor(ctx context.Context, cmd redis.Cmder) *batcher {
 	rdb, ok := e.rdb.(*redis.ClusterClient)
 	if !ok {
-		return &e.pipe
+		return &e.batcher
 	}
 	if !e.answered.Load() || e.underway.Load() <= pipeFrom {
 		return nil // nor may go-redis have to ask for the nodes first
@@ -240,10 +255,10 @@ func (e *Engine) pipeFor(ctx context.Context, cmd redis.Cmder) *pipe {
 	p := ns.m[node]
 	if p == nil {
 		// Nodes come and go.
-		maps.DeleteFunc(ns.m, func(_ *redis.Client, p *pipe) bool { return p.idle() })
-		p = &pipe{carry: carrier(node), underway: &e.underway}
+		maps.DeleteFunc(ns.m, func(_ *redis.Client, p *batcher) bool { return p.idle() })
+		p = &batcher{carry: carrier(node), underway: &e.underway}
 		if ns.m == nil {
-			ns.m = make(map[*redis.Client]*pipe)
+			ns.m = make(map[*redis.Client]*batcher)
 		}
 		ns.m[node] = p
 	}

@@ -56,7 +56,7 @@ func TestReplicasNotCounted(t *testing.T) {
 	} {
 		for _, disk := range []bool{false, true} {
 			e := &Engine{cfg: Config{Acks: Acks{Min: 1, Disk: disk}}}
-			err := (&acked{err: refusal(text)}).short(e)
+			err := (&Replicas{err: refusal(text)}).short(e)
 			require.ErrorIs(t, err, ErrNotReplicated)
 			require.ErrorContains(t, err, text)
 			if disk {
@@ -64,7 +64,7 @@ func TestReplicasNotCounted(t *testing.T) {
 			} else {
 				require.ErrorContains(t, err, "replicas cannot be counted")
 			}
-			gone := (&acked{err: net.ErrClosed}).short(e)
+			gone := (&Replicas{err: net.ErrClosed}).short(e)
 			require.ErrorIs(t, gone, ErrNotReplicated)
 			require.ErrorIs(t, gone, net.ErrClosed)
 			require.NotContains(t, gone.Error(), "WAIT")

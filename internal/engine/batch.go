@@ -18,13 +18,13 @@ const (
 	// manyBound is how long a request that others are served with may take at
 	// least: the one that is over first bounds them all.
 	manyBound = time.Second
-	// partiesSeen is how many parties one may join: of those who all want something
-	// else, each makes its own.
-	partiesSeen = 8
+	// scriptsSeen is how many scripts of a batch a request may join: of those that all
+	// want something else, each has its own.
+	scriptsSeen = 8
 )
 
-// A Part is what one caller asks for by a script that serves many callers.
-type Part struct {
+// A BatchRequest is what one caller asks for by a script that serves many callers.
+type BatchRequest struct {
 	Script   *lua.Script
 	Deadline Deadline
 	// SharedKeys and SharedArgs come first: those served together have the same.
@@ -36,7 +36,7 @@ type Part struct {
 }
 
 // with reports whether p and q may be served together.
-func (p *Part) with(q *Part) bool {
+func (p *BatchRequest) with(q *BatchRequest) bool {
 	return p.Script == q.Script && p.SharedArgs == q.SharedArgs && p.SharedKeys == q.SharedKeys &&
 		(p.Keys[1] == nil) == (q.Keys[1] == nil) && (p.Deadline.NotAfter == 0) == (q.Deadline.NotAfter == 0)
 }
@@ -47,42 +47,38 @@ func (e *Engine) Crowded() bool {
 	return e.underway.Load() >= pipeFrom && !e.cluster
 }
 
-// EvalMany asks for part together with what others ask for, when there are many
-// who ask. The script takes KEYS and ARGV as Part says, with the deadline behind the
-// arguments that they share, and answers with an array: the server's ms, or 0, and a number for
-// each caller, 0 when it has changed nothing for that one; or too little, when it
-// has changed nothing at all. The answer is 0 also when there are not many; the
-// caller then asks by the script that serves one. What holds for Eval holds here.
-func (e *Engine) EvalMany(ctx context.Context, part *Part) (answer int64, err error) {
-	d := part.Deadline
-	if e.cluster || e.ring || d.NotAfter != 0 && d.Ahead < (manyBound+clockSlack).Milliseconds() || ctx.Err() != nil {
+// EvalMany sends r together with the requests of other callers, when there are many. The
+// script takes KEYS and ARGV as BatchRequest says, with the deadline behind the shared
+// arguments, and replies with an array: the server's ms, or 0, and a number for each
+// caller, 0 when it has changed nothing for that one; or with a shorter one, when it has
+// changed nothing at all. The answer is 0 also when there are not many callers, and where
+// opts ask for more than a batch can do; the caller then sends the script that serves
+// one. What holds for Eval holds here.
+func (e *Engine) EvalMany(ctx context.Context, opts SendOptions, r *BatchRequest) (answer int64, err error) {
+	d := r.Deadline
+	if e.cluster || e.ring || d.NotAfter != 0 && d.Ahead < (manyBound+clockSlack).Milliseconds() || opts.Replicas != nil || ctx.Err() != nil {
 		return 0, nil
 	}
-	if _, ok := ctx.(*acked); ok {
-		return 0, nil
+	if opts.Within > 0 {
+		err = inTime(ctx, opts.Within, func(ctx context.Context) error {
+			answer, err = e.EvalMany(ctx, opts.unbounded(), r)
+			return err
+		})
+		return answer, err
 	}
 	e.underway.Add(1)
 	defer e.underway.Add(-1)
-	j := e.pipe.add(nil, part)
-	if j == nil {
-		return 0, nil
-	}
-	answered, err := e.await(ctx, j.done)
-	if answered {
-		answer = j.answer
-		j.over()
-	}
+	answer, _, err = e.batcher.join(ctx, e, opts, nil, r)
 	if err != nil {
 		e.suspect(err)
-		return 0, err
 	}
-	return answer, nil
+	return answer, err
 }
 
-// AcquireMany runs a script for many by which part asks for a lease. done is false
-// when that has not settled it.
-func (e *Engine) AcquireMany(ctx context.Context, part *Part, lease time.Duration) (g Grant, done bool, err error) {
-	n, err := e.EvalMany(ctx, part)
+// AcquireMany is EvalMany for a request for a lease. done is false when the reply has not
+// settled it.
+func (e *Engine) AcquireMany(ctx context.Context, opts SendOptions, r *BatchRequest, lease time.Duration) (g Grant, done bool, err error) {
+	n, err := e.EvalMany(ctx, opts, r)
 	switch {
 	case err != nil || n == 0:
 		return g, false, err
@@ -92,27 +88,27 @@ func (e *Engine) AcquireMany(ctx context.Context, part *Part, lease time.Duratio
 	return Grant{Verdict: Refused, Left: time.Duration(-n) * time.Millisecond}, true, nil
 }
 
-// A party are callers who are served by one run of a script.
-type party struct {
-	of  []*piped
+// A batchScript is one run of a script that serves many callers.
+type batchScript struct {
+	of  []*batchItem
 	cmd scriptCmd
 }
 
-// seat puts a part with those it may be served with.
-func seat(parties []party, j *piped) []party {
-	for i := len(parties) - 1; i >= max(0, len(parties)-partiesSeen); i-- {
-		p := &parties[i]
-		if len(p.of) < manyMost && p.of[0].part.with(&j.part) {
+// share adds j to the script that may serve it, or to a new one.
+func share(scripts []batchScript, j *batchItem) []batchScript {
+	for i := len(scripts) - 1; i >= max(0, len(scripts)-scriptsSeen); i-- {
+		p := &scripts[i]
+		if len(p.of) < manyMost && p.of[0].request.with(&j.request) {
 			p.of = append(p.of, j)
-			return parties
+			return scripts
 		}
 	}
-	return append(parties, party{of: []*piped{j}})
+	return append(scripts, batchScript{of: []*batchItem{j}})
 }
 
 // command makes the command that serves p.
-func (p *party) command(ctx context.Context, name string, script any) scriptCmd {
-	first := &p.of[0].part
+func (p *batchScript) command(ctx context.Context, name string, script any) scriptCmd {
+	first := &p.of[0].request
 	shared, keys, each := filled(first.SharedKeys[:]), filled(first.Keys[:]), filled(first.Args[:])
 	n := len(p.of)
 	args := make([]any, 0, Head+len(first.SharedKeys)+len(first.SharedArgs)+2+(keys+each)*n)
@@ -121,16 +117,16 @@ func (p *party) command(ctx context.Context, name string, script any) scriptCmd 
 	d := first.Deadline
 	for k := range keys {
 		for _, j := range p.of {
-			args = append(args, j.part.Keys[k])
-			if j.part.Deadline.NotAfter < d.NotAfter {
-				d = j.part.Deadline
+			args = append(args, j.request.Keys[k])
+			if j.request.Deadline.NotAfter < d.NotAfter {
+				d = j.request.Deadline
 			}
 		}
 	}
 	args = append(args, first.SharedArgs[:filled(first.SharedArgs[:])]...)
 	args = append(args, d.NotAfter, d.Ahead)
 	for _, j := range p.of {
-		args = append(args, j.part.Args[:each]...)
+		args = append(args, j.request.Args[:each]...)
 	}
 	cmd := scriptCmd{redis.NewCmd(ctx, args...)}
 	cmd.SetFirstKeyPos(Head)
@@ -147,12 +143,12 @@ func filled(list []any) (n int) {
 
 // serve tells those of p what has come of it. It returns the error of a command
 // that may have been carried out.
-func (e *Engine) serve(p *party) error {
+func (e *Engine) serve(p *batchScript) error {
 	err := p.cmd.Err()
 	var reply redis.Error
 	switch {
 	case err == nil:
-		script := p.of[0].part.Script
+		script := p.of[0].request.Script
 		if k := &e.known[script.Index]; !k.Load() {
 			k.Store(true)
 		}
@@ -182,14 +178,14 @@ func (e *Engine) serve(p *party) error {
 }
 
 // unknown sends the scripts that Redis does not know again, with their text.
-func (e *Engine) unknown(carry func([]redis.Cmder), parties []party) {
+func (e *Engine) unknown(carry func([]redis.Cmder), scripts []batchScript) {
 	var again []redis.Cmder
-	for i := range parties {
-		p := &parties[i]
+	for i := range scripts {
+		p := &scripts[i]
 		if err := p.cmd.Err(); err == nil || !isCode(err, "NOSCRIPT") {
 			continue
 		}
-		script := p.of[0].part.Script
+		script := p.of[0].request.Script
 		if e.known[script.Index].Load() {
 			e.watchdog.Recheck()
 		}

@@ -10,8 +10,11 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey/lua"
 )
 
 func pipedCmd(n int) redis.Cmder { return redis.NewCmd(context.Background(), "cmd", n) }
@@ -34,17 +37,17 @@ func (h *heldSender) send(cmds []redis.Cmder) {
 	}
 }
 
-// busy is a pipe with so many commands under way that the next are sent
+// busy is a batcher with so many commands under way that the next are sent
 // together.
-func busy() (*heldSender, *pipe) {
+func busy() (*heldSender, *batcher) {
 	h := newHeldSender()
-	p := &pipe{carry: h.send, underway: new(atomic.Int32)}
+	p := &batcher{carry: h.send, underway: new(atomic.Int32)}
 	p.underway.Store(pipeFrom + 1)
 	return h, p
 }
 
 // join adds a command. ok says whether it goes with others.
-func join(p *pipe, cmd redis.Cmder) (done <-chan error, ok bool) {
+func join(p *batcher, cmd redis.Cmder) (done <-chan error, ok bool) {
 	j := p.add(cmd, nil)
 	if j == nil {
 		return nil, false
@@ -53,7 +56,7 @@ func join(p *pipe, cmd redis.Cmder) (done <-chan error, ok bool) {
 }
 
 func TestPipeIsLeftAloneByFew(t *testing.T) {
-	p := &pipe{underway: new(atomic.Int32)}
+	p := &batcher{underway: new(atomic.Int32)}
 	p.underway.Store(pipeFrom)
 	_, ok := join(p, pipedCmd(1))
 	assert.False(t, ok)
@@ -85,7 +88,7 @@ func TestPipeGathersWhileOneIsUnderWay(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(pipeAvoid)
 		_, ok = join(p, pipedCmd(1))
-		assert.False(t, ok, "the pipe did not come to rest")
+		assert.False(t, ok, "the batcher did not come to rest")
 	})
 }
 
@@ -184,5 +187,25 @@ func TestPipeIsBoundedInDepth(t *testing.T) {
 			sum += n * times
 		}
 		assert.Equal(t, 3*pipeDepth+1, sum, fmt.Sprint(sizes))
+	})
+}
+
+// A request in a batch takes no longer than its options say, whatever becomes of the
+// pipeline.
+func TestBatchEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeldSender()
+		e := New(redis.NewClient(&redis.Options{
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		}), Config{})
+		e.batcher.carry = h.send
+		e.underway.Store(pipeFrom + 1)
+		began := time.Now()
+		_, err := e.EvalMany(t.Context(), SendOptions{Within: 50 * time.Millisecond}, &BatchRequest{Script: lua.RLockAcquireMany})
+		require.True(t, isSilence(err), "%v", err)
+		require.Equal(t, 50*time.Millisecond, time.Since(began))
+		<-h.begun
+		h.let <- errors.New("connection reset")
+		require.NoError(t, e.Close())
 	})
 }

@@ -32,29 +32,28 @@ func (a Acks) command() []any {
 	return []any{"wait", a.Min, a.Timeout.Milliseconds()}
 }
 
-// An acked is the context of a script that is followed by a WAIT on the same
-// connection, as only that one covers what the script wrote. Redis counts all that
-// its master had written by then, so a script that comes again and finds its work
-// done is covered too.
-type acked struct {
-	context.Context
-	got   int   // replicas that have it
+// Replicas are the reply to the WAIT behind a script, on the same connection, as only
+// that one covers what the script wrote. Redis counts all that its master had written by
+// then, so a script that comes again and finds its work done is covered too.
+type Replicas struct {
+	got   int   // how many have it
 	local int   // 1: the primary has it on disk; for AckDisk
 	err   error // of WAIT
 }
 
-// acking returns the context for a request that is to be acknowledged if on is
-// set; nil with ctx itself where none is.
-func (e *Engine) acking(ctx context.Context, on bool) (context.Context, *acked) {
+// confirmed returns where the replicas' confirmation goes of a request, nil unless on is set.
+func confirmed(on bool) *Replicas {
 	if !on {
-		return ctx, nil
+		return nil
 	}
-	a := &acked{Context: ctx}
-	return a, a
+	return new(Replicas)
 }
 
+// another returns a new one where r is one.
+func (r *Replicas) another() *Replicas { return confirmed(r != nil) }
+
 // short says that too few replicas have the grant; nil when it is well.
-func (a *acked) short(e *Engine) error {
+func (a *Replicas) short(e *Engine) error {
 	want := e.cfg.Acks
 	var reply redis.Error
 	switch {
@@ -73,34 +72,12 @@ func (a *acked) short(e *Engine) error {
 	return both{ErrNotReplicated, fmt.Errorf("%d of %d replicas have confirmed within %v", a.got, want.Min, want.Timeout)}
 }
 
-// processAcked is process for a script that is to be acknowledged.
-func (e *Engine) processAcked(a *acked, cmd redis.Cmder) error {
-	if p, ok := a.Context.(*patient); ok {
-		defer func() { a.Context = p }()
-		return p.ask(func(ctx context.Context) error {
-			a.Context = ctx
-			return e.processAcked(a, cmd)
-		})
-	}
-	ctx, sent := a.Context, make(chan error, 1)
-	var r acked
-	go func() {
-		r = e.sendAcked(ctx, cmd)
-		sent <- cmd.Err()
-	}()
-	answered, err := e.await(ctx, sent)
-	if answered {
-		a.got, a.local, a.err = r.got, r.local, r.err
-	}
-	return err
-}
-
 // sendAcked sends cmd and WAIT, and returns the answer to the latter.
-func (e *Engine) sendAcked(ctx context.Context, cmd redis.Cmder) (a acked) {
+func (e *Engine) sendAcked(ctx context.Context, cmd redis.Cmder) (a Replicas) {
 	pipe, err := e.ackPipe(ctx, cmd)
 	if err != nil {
 		cmd.SetErr(err)
-		return acked{err: err}
+		return Replicas{err: err}
 	}
 	n := e.execAcked(ctx, pipe, cmd)
 	if c, ok := e.rdb.(*redis.ClusterClient); ok {
@@ -161,10 +138,14 @@ func (e *Engine) sendAsked(ctx context.Context, rdb *redis.ClusterClient, cmd re
 	return e.execAcked(ctx, pipe, cmd)
 }
 
-// onceAcked returns the context for one request to give back under ctx that is to
-// be acknowledged.
-func (e *Engine) onceAcked(ctx *cleanup) (context.Context, *acked) {
-	return e.acking(ctx.within(returnBound+e.cfg.Acks.Timeout), true)
+// returning returns the context and the options of one request to give back under ctx,
+// to be acknowledged if acked is set.
+func (e *Engine) returning(ctx context.Context, acked bool) (context.Context, SendOptions) {
+	bound := returnBound
+	if acked {
+		bound += e.cfg.Acks.Timeout
+	}
+	return within(ctx, bound), SendOptions{CleanUp: true, Replicas: confirmed(acked)}
 }
 
 // Done reports whether what a call was to do has been done, whatever its error: a
@@ -189,7 +170,7 @@ func (e *Engine) ackPipe(ctx context.Context, cmd redis.Cmder) (redis.Pipeliner,
 // entry's ops.
 func (c *claim) unreplicated(base int, short error) error {
 	ent := c.entry
-	v, err := c.spec.engine.returnOnce(&cleanup{Context: c.spec.engine.gate.late}, ent, c.spec,
+	v, err := c.spec.engine.returnOnce(c.spec.engine.gate.late, ent, c.spec,
 		&Return{Holder: c.req.Holder, Count: base, Label: c.cfg.Label}, time.Now())
 	if err == nil && v != Late {
 		c.spec.engine.tookBackOne(c.spec)
@@ -204,8 +185,8 @@ func (c *claim) unreplicated(base int, short error) error {
 
 // unreplicated gives back a grant that too few replicas have.
 func (d *demand) unreplicated(short error) error {
-	clean := &cleanup{Context: d.spec.engine.gate.late}
-	if v, err := d.want.Undo(clean.within(returnBound)); err == nil && v == Granted {
+	late := d.spec.engine.gate.late
+	if v, err := d.want.Undo(within(late, returnBound), cleanUp); err == nil && v == Granted {
 		d.spec.engine.tookBackOne(d.spec)
 	} else {
 		d.doubt(0)
