@@ -35,5 +35,5 @@ func TestConformanceNonReentrant(t *testing.T) {
 }
 
 func TestConformanceSpin(t *testing.T) {
-	locktest.Run(t, factory(rlock.Spin(rlock.Backoff{Max: 32 * time.Millisecond})), locktest.Polls(32*time.Millisecond))
+	locktest.Run(t, factory(rlock.Spin(rlock.Backoff{Max: 128 * time.Millisecond})), locktest.Polls(128*time.Millisecond))
 }

@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 func testMain(m *testing.M) int {
 	// Of a test in the background (go test &), children would inherit that these
 	// are ignored; what is caught is not inherited.
-	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGHUP} {
+	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT} {
 		if signal.Ignored(sig) {
 			signal.Notify(make(chan os.Signal, 1), sig)
 		}
