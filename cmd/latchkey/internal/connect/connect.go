@@ -42,6 +42,7 @@ type Flags struct {
 	door door
 }
 
+// Register adds the flags.
 func (c *Flags) Register(fs *pflag.FlagSet) {
 	c.flags = fs
 	fs.StringVarP(&c.url, "url", "u", "", "Redis `URL`: redis://user:password@host:port/db, rediss:// for TLS, unix://path\n(valkey:// and valkeys:// are the same);\n"+

@@ -91,6 +91,7 @@ func (o *Printer) Encode(v any, indent string) error {
 	return o.Err
 }
 
+// Printf writes as fmt.Printf does.
 func (o *Printer) Printf(format string, args ...any) { fmt.Fprintf(o, format, args...) }
 
 // Paint colours a text: "31" is red, "32" green, "33" yellow, "2" faint.
