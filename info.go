@@ -96,9 +96,16 @@ type WaiterInfo struct {
 // is ErrKeyConflict.
 //
 // It changes nothing and costs one round trip, and one more for each 500 labels
-// and read holds that there may be. Its work in Redis grows with the holders and
-// the queue. What it shows is what Redis has at that moment: of a lock that
-// passes between waiters of one process, it may be a holder of just before.
+// and read holds that there may be. What it shows is what Redis has at that moment: of
+// a lock that passes between waiters of one process, it may be a holder of just before.
+//
+// More than 500 holders, waiters or permits are read in pieces of about 500, each
+// by a round trip of its own, so that Redis is never busy with it for more than a few
+// milliseconds. Such a reading is not of one moment. At, Lease, Token, Count and
+// Listeners are of its beginning, and so may be a holder that has gone since; one that
+// has come since may be missing. Nobody is shown twice. Whoever was there from the
+// beginning to the end is shown, but for a waiter of whom, or a permit of whose very
+// millisecond, more than 50 before it have gone between two pieces.
 func (c *Client) Info(ctx context.Context, name string) (Info, error) {
 	got, err := engine.Of(c).Inspect(ctx, name)
 	info := Info{

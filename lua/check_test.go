@@ -34,7 +34,7 @@ var readCommands = []string{
 func TestReaders(t *testing.T) {
 	for _, s := range []*lua.Script{
 		lua.RLockState, lua.RWLockState, lua.FairLockWaiters, lua.SemaphoreState, lua.LatchState, lua.GroupState, lua.InspectObject,
-		lua.InspectSides, lua.PermitState, lua.RLockAcquire,
+		lua.InspectSides, lua.InspectFields, lua.InspectPermits, lua.PermitState, lua.RLockAcquire,
 	} {
 		reads := true
 		for _, m := range anyCommand.FindAllStringSubmatch(s.Source, -1) {

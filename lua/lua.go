@@ -330,6 +330,10 @@ var (
 var (
 	//go:embed inspect/object.lua
 	inspectObject string
+	//go:embed inspect/fields.lua
+	inspectFields string
+	//go:embed inspect/permits.lua
+	inspectPermits string
 	//go:embed inspect/sides.lua
 	inspectSides string
 	//go:embed label/write.lua
@@ -337,6 +341,10 @@ var (
 
 	// InspectObject shows what stands under a name; see inspect/object.lua.
 	InspectObject = newReader("inspect/object", inspectObject)
+	// InspectFields reads a piece of a hash; see inspect/fields.lua.
+	InspectFields = newReader("inspect/fields", inspectFields)
+	// InspectPermits reads a piece of the permits that are out; see inspect/permits.lua.
+	InspectPermits = newReader("inspect/permits", inspectPermits)
 	// InspectSides reads side keys; see inspect/sides.lua.
 	InspectSides = newReader("inspect/sides", inspectSides)
 	// LabelWrite writes, keeps or removes labels; see label/write.lua.

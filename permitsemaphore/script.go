@@ -2,6 +2,7 @@ package permitsemaphore
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/engine"
@@ -64,22 +65,28 @@ func (s *scripts) acquire(ctx context.Context, e *engine.Engine, opts engine.Sen
 			args = append(args, id)
 		}
 	}
-	reply, err := e.Eval(ctx, opts, lua.PermitAcquire, 2, args)
-	if err != nil {
-		return ans, 0, err
+	for {
+		reply, err := e.Eval(ctx, opts, lua.PermitAcquire, 2, args)
+		if err != nil {
+			return ans, 0, err
+		}
+		got := reply.Ints
+		if len(got) != 4 {
+			return ans, 0, engine.Unexpected(lua.PermitAcquire, got)
+		}
+		e.Learn(reply, got[3])
+		more := got[2] == 0 // permits to reclaim
+		switch {
+		case got[0] < 0:
+			return engine.Answer{Verdict: engine.Late}, 0, nil
+		case got[0] == 0 && more:
+			args = slices.Clone(args) // the first may still be read by go-redis
+			continue
+		case got[0] == 0:
+			return engine.Answer{Verdict: engine.Refused, After: engine.LeaseLeft(got[2])}, 0, nil
+		}
+		return engine.Answer{Verdict: engine.Granted, Last: got[1] <= 0 && !more, After: engine.LeaseLeft(got[2])}, int(got[0]) - 1, nil
 	}
-	got := reply.Ints
-	if len(got) != 4 {
-		return ans, 0, engine.Unexpected(lua.PermitAcquire, got)
-	}
-	e.Learn(reply, got[3])
-	switch {
-	case got[0] < 0:
-		return engine.Answer{Verdict: engine.Late}, 0, nil
-	case got[0] == 0:
-		return engine.Answer{Verdict: engine.Refused, After: engine.LeaseLeft(got[2])}, 0, nil
-	}
-	return engine.Answer{Verdict: engine.Granted, Last: got[1] <= 0, After: engine.LeaseLeft(got[2])}, int(got[0]) - 1, nil
 }
 
 // Free runs permitsemaphore/release.
@@ -195,16 +202,20 @@ func (*scripts) runOn(ctx context.Context, e *engine.Engine, opts engine.SendOpt
 // A state is what permitsemaphore/state tells.
 type state struct{ available, out int }
 
-// state runs permitsemaphore/state.
+// state runs permitsemaphore/state, until all permits whose lease is over are reclaimed.
 func (s *scripts) state(ctx context.Context, e *engine.Engine, opts engine.SendOptions) (state, error) {
-	reply, err := e.Eval(ctx, opts, lua.PermitState, 2, append(s.args(4), s.outArg, s.channelArg, e.Verb()))
-	if err != nil {
-		return state{}, err
+	for {
+		reply, err := e.Eval(ctx, opts, lua.PermitState, 2, append(s.args(4), s.outArg, s.channelArg, e.Verb()))
+		if err != nil {
+			return state{}, err
+		}
+		if len(reply.Ints) != 3 {
+			return state{}, engine.Unexpected(lua.PermitState, reply.Ints)
+		}
+		if reply.Ints[0] != 2 {
+			return state{available: int(reply.Ints[1]), out: int(reply.Ints[2])}, nil
+		}
 	}
-	if len(reply.Ints) != 3 {
-		return state{}, engine.Unexpected(lua.PermitState, reply.Ints)
-	}
-	return state{available: int(reply.Ints[1]), out: int(reply.Ints[2])}, nil
 }
 
 // lease runs permitsemaphore/lease. It returns false for a permit that is not

@@ -58,7 +58,7 @@ func (s *Semaphore) Acquire(ctx context.Context, opts ...latchkey.LockOption) (*
 
 // AcquireN is Acquire for n permits, all or none. Each has a lease of its own
 // and is released by itself. No permits (n of 0) are always there; n is at most
-// 100,000.
+// 100,000. Redis is busy with nothing else meanwhile, for about 2 ms for each 1,000.
 func (s *Semaphore) AcquireN(ctx context.Context, n int, opts ...latchkey.LockOption) ([]*Permit, error) {
 	return s.acquire(ctx, "acquire", n, false, opts)
 }

@@ -71,7 +71,7 @@ func (e *Engine) Inspect(ctx context.Context, name string) (Inspected, error) {
 
 // inspect asks. odd says that the keys are nothing of ours or Redisson's.
 func (e *Engine) inspect(ctx context.Context, opts SendOptions, s *Spec) (in Inspected, odd, err error) {
-	args := make([]any, Head, Head+len(s.Keys)+4)
+	args := make([]any, Head, Head+len(s.Keys)+5)
 	for _, k := range s.Keys {
 		args = append(args, k)
 	}
@@ -79,7 +79,8 @@ func (e *Engine) inspect(ctx context.Context, opts SendOptions, s *Spec) (in Ins
 		Prefixed("redisson_lock__channel", s.Key),
 		Prefixed("redisson_rwlock", s.Key),
 		Prefixed("redisson_sc", s.Key),
-		e.LatchChannel(s.Key))
+		e.LatchChannel(s.Key),
+		piece)
 	reply, err := e.Eval(ctx, opts, lua.InspectObject, len(s.Keys), args)
 	if err != nil {
 		return in, nil, err
@@ -89,6 +90,9 @@ func (e *Engine) inspect(ctx context.Context, opts SendOptions, s *Spec) (in Ins
 		return in, nil, err
 	}
 	e.Learn(reply, seen.now.UnixMilli())
+	if err := e.inspectRest(ctx, opts, s, &seen); err != nil {
+		return in, nil, err
+	}
 	if in, odd = seen.inspected(s.Key); odd != nil {
 		return in, odd, nil
 	}
@@ -109,12 +113,14 @@ type seen struct {
 	queue, permits      []string // pairs
 	clients             map[string]string
 	listeners           []int64 // of lock, read-write lock, semaphore, latch
+	size, known         int64   // how many fields and clients there are
+	foreign             bool    // the fields are not those of a lock
 }
 
 func readSeen(reply Reply) (seen, error) {
 	var s seen
 	bad := func() (seen, error) { return s, Unexpected(lua.InspectObject, reply.Any) }
-	if len(reply.Any) != 11 {
+	if len(reply.Any) != 12 {
 		return bad()
 	}
 	for at, text := range map[int]*string{0: &s.kind, 3: &s.value, 4: &s.token, 5: &s.ended} {
@@ -142,9 +148,12 @@ func readSeen(reply Reply) (seen, error) {
 		n, _ := x.(int64)
 		s.listeners = append(s.listeners, n)
 	}
-	if len(s.listeners) != 4 {
+	sizes, _ := reply.Any[11].([]any)
+	if len(s.listeners) != 4 || len(sizes) != 2 {
 		return bad()
 	}
+	s.size, _ = sizes[0].(int64)
+	s.known, _ = sizes[1].(int64)
 	return s, nil
 }
 

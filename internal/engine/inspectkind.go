@@ -64,7 +64,8 @@ func (s *seen) inspected(key string) (Inspected, error) {
 func (s *seen) waiters(in *Inspected) {
 	for i := 0; i+1 < len(s.queue); i += 2 {
 		w := InspectedWaiter{ID: s.queue[i]}
-		until := s.clients[clientOf(w.ID)] // of latchkey, whatever its score
+		// Of latchkey, whatever its score; behind the ms is the proof.
+		until, _, _ := strings.Cut(s.clients[clientOf(w.ID)], " ")
 		if until == "" {
 			until = s.queue[i+1]
 		}
@@ -77,8 +78,8 @@ func (s *seen) waiters(in *Inspected) {
 
 // holders reads a hash, and reports whether it is a lock.
 func (s *seen) holders(key string, in *Inspected) bool {
-	if len(s.fields) == 0 {
-		return false // too many to look at
+	if s.foreign || len(s.fields) == 0 {
+		return false
 	}
 	if mode, ok := s.fields["mode"]; ok && (mode == "read" || mode == "write") {
 		in.Kind = KindReadWrite

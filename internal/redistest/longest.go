@@ -1,0 +1,39 @@
+package redistest
+
+import (
+	"testing"
+	"time"
+)
+
+// Longest returns for how long the server was busy with one command at most while f
+// ran, 0 when that was less than a millisecond. A script is one command.
+func (s *Server) Longest(t testing.TB, f func()) time.Duration {
+	t.Helper()
+	s.Do(t, "CONFIG", "SET", "slowlog-log-slower-than", "1000")
+	s.Do(t, "CONFIG", "SET", "slowlog-max-len", "100000")
+	s.Do(t, "SLOWLOG", "RESET")
+	f()
+	entries, err := s.Client(t).SlowLogGet(t.Context(), 100000).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	longest := time.Duration(0)
+	for _, e := range entries {
+		longest = max(longest, e.Duration)
+	}
+	return longest
+}
+
+// Bounded fails the test when one command keeps the server busy for longer than limit in
+// each of five runs of f. prepare comes before each, and does not count.
+func (s *Server) Bounded(t testing.TB, limit time.Duration, prepare, f func()) {
+	t.Helper()
+	var longest time.Duration
+	for range 5 {
+		prepare()
+		if longest = s.Longest(t, f); longest <= limit {
+			return
+		}
+	}
+	t.Errorf("one command keeps Redis busy for %s, want %s at most", longest, limit)
+}
