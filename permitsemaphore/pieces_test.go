@@ -18,7 +18,7 @@ func TestExpiredPermitsInPieces(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client(t)
 	s := permitsemaphore.New(locktest.NewClient(t, rdb), "p")
-	n := redistest.Many(100_000, 5_000)
+	n := redistest.Many(20_000, 5_000)
 	const expire = `
 redis.call('SET', KEYS[1], ARGV[2])
 redis.call('DEL', KEYS[2])

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/rwlock"
@@ -28,4 +29,39 @@ func TestManyReadersInPieces(t *testing.T) {
 	held, err := l.IsLocked(t.Context())
 	require.NoError(t, err)
 	require.True(t, held)
+}
+
+// Dead readers are taken out in pieces by the writer that finds them, which has the lock
+// at once; and a read half with many readers is freed by force.
+func TestManyReadersDoNotBlockRedis(t *testing.T) {
+	server := redistest.Start(t)
+	s := &scripted{t, server.Client(t)}
+	c := locktest.NewClient(t, s.rdb)
+	l := rwlock.New(c, "lock")
+	n := redistest.Many(100_000, 5_000)
+	limit := 20 * time.Millisecond
+	dead := func() {
+		s.crowd(n, 0)
+		s.do("DEL", "{lock}:me:1:rwlock_timeout:1")
+	}
+	server.Bounded(t, limit, dead, func() {
+		h, err := l.WriteLock().TryLock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, h.Unlock(t.Context()))
+	})
+	dead()
+	s.do("SET", "{lock}:r:77:rwlock_timeout:1", "1", "PX", "30000")
+	_, err := l.WriteLock().TryLock(t.Context())
+	require.ErrorIs(t, err, latchkey.ErrNotAcquired, "one is alive")
+
+	for _, prepare := range []func(){dead, func() { s.crowd(n, n) }} {
+		server.Bounded(t, limit, prepare, func() {
+			freed, err := l.ReadLock().ForceUnlock(t.Context())
+			require.NoError(t, err)
+			require.True(t, freed)
+			locked, err := l.ReadLock().IsLocked(t.Context())
+			require.NoError(t, err)
+			require.False(t, locked)
+		})
+	}
 }

@@ -2,6 +2,7 @@ package rwlock
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -299,11 +300,18 @@ func (s *writeScripts) Acquire(ctx context.Context, e *engine.Engine, opts engin
 	if r.Label != "" {
 		args = append(args, r.Label)
 	}
-	reply, err := e.Eval(ctx, opts, lua.RWLockAcquireWrite, keys, args)
-	if err != nil {
-		return engine.Grant{}, err
+	for {
+		reply, err := e.Eval(ctx, opts, lua.RWLockAcquireWrite, keys, args)
+		if err != nil {
+			return engine.Grant{}, err
+		}
+		if len(reply.Ints) != 3 || reply.Ints[0] != 3 {
+			return acquired(e, lua.RWLockAcquireWrite, reply)
+		}
+		// A piece of the dead readers is out.
+		e.Learn(reply, reply.Ints[2])
+		args = slices.Clone(args) // the first may still be read by go-redis
 	}
-	return acquired(e, lua.RWLockAcquireWrite, reply)
 }
 
 // Release runs rwlock/release_write.

@@ -4,7 +4,10 @@
 -- clock too far off, changes nothing.
 -- It asks for the timeouts of read holds, whose keys it builds; readers without one are
 -- dead. Where there are more than 32, it looks at some, and if all of those are dead at
--- all there are, and takes the dead out: about 3 ms for 1,000 of them, once.
+-- 500 more, and takes the dead out.
+--
+-- Cost: O(n) for n readers that are dead, at most 500 a run, about 2 ms; and for all
+-- there are where the user may not HRANDFIELD.
 --
 -- KEYS[1]  the lock: a hash of mode ('read' or 'write'), reader -> hold count
 --          and writer -> hold count, expiring with the longest lease
@@ -26,6 +29,8 @@
 -- Returns {1, lease left ms, server ms}  granted: the holder has that hold count
 --         {0, ms, server ms}             others have the lock; ask again after ms,
 --                                        -1: no lease
+--         {3, 0, server ms}              dead readers were taken out, and there are
+--                                        more to look at: ask again at once
 --         {-1, 0, server ms}             the holder has lost what it would re-enter
 --         {-2, 0, server ms}             too late; nothing was changed
 local lock, sign, holder, count = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2])
@@ -54,13 +59,21 @@ end
 if mode == 'read' then
   local longest, _, whole = look(prefix, left, {}, 0)
   if longest < 0 and not whole then
-    local fields = call('HGETALL', lock)
+    local fields = redis.pcall('HRANDFIELD', lock, 500, 'WITHVALUES')
+    if fields.err then -- not to be had
+      fields = call('HGETALL', lock)
+      whole = true
+    end
+    whole = whole or #fields < 1000
     for i = 1, #fields, 2 do
       local alive = lasts(prefix, fields[i], fields[i + 1], left)
       if alive < 0 and fields[i] ~= 'mode' then
         call('HDEL', lock, fields[i])
       end
       longest = math.max(longest, alive)
+    end
+    if longest < 0 and not whole then
+      return {3, 0, now}
     end
   end
   if longest >= 0 then

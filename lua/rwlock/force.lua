@@ -1,7 +1,10 @@
 -- rwlock/force: free the read half or the write half, whoever holds it. The
 -- other half stays as it is.
--- It asks for or deletes the timeouts of all read holds, whose keys it builds:
--- its loop is as long as all hold counts together.
+-- It asks for and deletes timeouts of read holds, whose keys it builds. Those of more
+-- than 1,000 readers it leaves to their ends: without a reader they count for nothing.
+--
+-- Cost: O(n) for n holds of readers, of 1,000 readers at most, about 5 ms; of all, and
+-- to free what they took, where the user may not HRANDFIELD or UNLINK.
 --
 -- KEYS[1]  the lock: a hash of mode ('read' or 'write'), reader -> hold count
 --          and writer -> hold count, expiring with the longest lease
@@ -28,7 +31,11 @@ if half == 'write' and mode ~= 'write' then
 end
 
 local readers, writers, timeouts, longest = {}, {}, {}, -2
-local fields = call('HGETALL', lock)
+local whole = call('HLEN', lock) <= 1000
+local fields = not whole and redis.pcall('HRANDFIELD', lock, 1000, 'WITHVALUES')
+if whole or fields.err then -- not to be had
+  whole, fields = true, call('HGETALL', lock)
+end
 for i = 1, #fields, 2 do
   local field = fields[i]
   if string.sub(field, -6) == ':write' then
@@ -51,7 +58,9 @@ if half == 'read' then
     end
   else
     message = '0'
-    call('DEL', lock)
+    if type(redis.pcall('UNLINK', lock)) == 'table' then -- not to be had
+      call('DEL', lock)
+    end
   end
   for _, key in ipairs(timeouts) do
     redis.pcall('DEL', key)
@@ -72,7 +81,7 @@ end
 if message and (verb == 'SPUBLISH' or verb == 'BOTH') then
   redis.pcall('SPUBLISH', channel, message)
 end
-if half == 'read' and longest < 0 then
+if half == 'read' and longest < 0 and whole then
   return 0
 end
 return 1
