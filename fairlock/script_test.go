@@ -389,8 +389,11 @@ func TestKeepForgetsClientsLongDead(t *testing.T) {
 		for i := range 250 {
 			s.do("HSET", clientsKey("f"), fmt.Sprint("old", i), s.now()-day)
 		}
-		s.keep("go", "go:1")
-		require.ElementsMatch(s, []string{"go", "lately"}, s.rdb.HKeys(s.Context(), clientsKey("f")).Val())
+		for i := 0; s.do("HLEN", clientsKey("f")).(int64) > 200; i++ {
+			require.Less(s, i, 100, "some in each run")
+			s.keep("go", "go:1")
+		}
+		require.Subset(s, s.rdb.HKeys(s.Context(), clientsKey("f")).Val(), []string{"go", "lately"})
 	})
 }
 

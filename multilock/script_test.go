@@ -151,3 +151,40 @@ func TestScriptsAtMemoryLimit(t *testing.T) {
 	refused(t, multilock.NewGroup(c, "g", "c"))
 	redistest.Until(t, "the rest to lapse", func() bool { return len(g.s.Do(t, "KEYS", "*")) == 0 })
 }
+
+// What holders that died have left for values that nobody wants is removed by those who
+// take other values: the group does not grow without bound. Who is alive, or was a minute
+// ago, stays.
+func TestGroupLosesWhatTheDeadHaveLeft(t *testing.T) {
+	g := newRawGroup(t)
+	const put = `for i = 1, 200 do
+	local owner, value = 'h' .. i .. ':1', ARGV[2] .. i
+	redis.call('HSET', KEYS[1], value, owner, value .. ':' .. owner .. ':expire_time', ARGV[1], value .. ':' .. owner .. ':lock_count', 1)
+end
+redis.call('HSET', KEYS[1], ARGV[2] .. '1:other:2:expire_time', ARGV[1])
+return redis.call('PEXPIRE', KEYS[1], 3600000)`
+	group := func(ago time.Duration, prefix string) {
+		require.NoError(t, g.rdb.Eval(t.Context(), put, []string{"g"}, g.now()-ago.Milliseconds(), prefix).Err())
+	}
+	group(-time.Hour, "alive")
+	group(30*time.Second, "late")
+	group(2*time.Minute, "dead")
+	fields := func() (n int) {
+		for f := range g.rdb.HGetAll(t.Context(), "g").Val() {
+			if f[:4] == "dead" {
+				n++
+			}
+		}
+		return n
+	}
+	require.Equal(t, 601, fields())
+	for i := 0; fields() > 0; i++ {
+		require.Less(t, i, 100, "%d fields are left", fields())
+		for range 100 {
+			require.EqualValues(t, 1, g.acquire("me:1", 1, 30_000, g.now()+5000, "a", "b")[0])
+			require.EqualValues(t, 1, g.release("me:1", 0, g.now()+5000, "a", "b")[0])
+		}
+	}
+	require.EqualValues(t, 2*601, g.rdb.HLen(t.Context(), "g").Val())
+	require.EqualValues(t, 0, g.acquire("you:1", 1, 30_000, g.now()+5000, "alive7")[0])
+}

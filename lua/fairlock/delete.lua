@@ -1,6 +1,9 @@
 -- fairlock/delete: remove the lock and its queue, whoever holds it and whoever
 -- waits. All who waited are told, a client of latchkey once, and queue again: nobody
--- else would tell them: see audience.
+-- else would tell them: see audience. Redis frees what the queue took in the background.
+--
+-- Cost: O(n) for n waiters and clients of audience, at most 2,000, about 5 ms; and for
+-- all waiters where the user may not UNLINK.
 --
 -- KEYS[1]  the lock: a hash of holder -> hold count
 -- 2 to 4   queue, scores and clients: see fairlock/queue
@@ -15,7 +18,9 @@ local lock, prefix, verb = KEYS[1], ARGV[1], ARGV[2]
 local was = call('HLEN', lock) + call('LLEN', queue) + call('ZCARD', scores) > 0
 local _, _, audience = seldom()
 local all = audience()
-call('DEL', lock, queue, scores, clients)
+if type(try('UNLINK', lock, queue, scores, clients)) == 'table' then -- not to be had
+  call('DEL', lock, queue, scores, clients)
+end
 for _, whom in ipairs(all) do
   tell(prefix, whom, '0', verb)
 end

@@ -121,11 +121,13 @@ local function seldom()
     end
   end
 
-  -- audience returns whom to tell when all who wait are to look again: a client of
-  -- latchkey once. Its loop is as long as the queue.
+  -- audience returns whom to tell when all who wait are to look again: those in the
+  -- first 1,000 places, a client of latchkey once, and up to 1,000 more clients. Who is
+  -- left out looks again by itself, as all do now and then.
   local function audience()
     local whom, known, listed = {}, {}, {}
-    for _, place in ipairs(call('LRANGE', queue, 0, -1)) do
+    local places = call('LRANGE', queue, 0, 999)
+    for _, place in ipairs(places) do
       local client = string.match(place, '^(.*):%d+$')
       if client and known[client] == nil then
         known[client] = call('HEXISTS', clients, client) == 1
@@ -134,6 +136,13 @@ local function seldom()
       if not listed[one] then
         listed[one] = true
         whom[#whom + 1] = one
+      end
+    end
+    if #places == 1000 then
+      for _, client in ipairs(try('HRANDFIELD', clients, 1000)) do -- not to be had: none
+        if not listed[client] then
+          whom[#whom + 1] = client
+        end
       end
     end
     return whom
