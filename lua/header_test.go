@@ -117,6 +117,7 @@ func contractFaults(path, text string) []string {
 		faultf("looks into the text of an error (%q), which each server words in its own way: whether there is one may decide, and TYPE", used)
 	}
 
+	faults = append(faults, costFaults(header, strings.Join(strings.Split(text, "\n")[len(header):], "\n"))...)
 	faults = append(faults, writesBehindExpiry(strings.Join(strings.Split(text, "\n")[len(header):], "\n"))...)
 
 	declared, used := declaredArguments(header), usedArguments(body)
@@ -127,6 +128,46 @@ func contractFaults(path, text string) []string {
 		faults = append(faults, compareArguments(array, declared[array], used[array])...)
 	}
 	return faults
+}
+
+var (
+	costLine = regexp.MustCompile(`^-- Cost: `)
+	costText = regexp.MustCompile(`^-- Cost: O\(.+\).* for .*\d (?:ms|µs)\b`)
+	comment  = regexp.MustCompile(`--[^\n]*`)
+	// What takes longer the more there is: commands, loops, all that is in ARGV or KEYS,
+	// and what those functions do that scripts have in common.
+	growing = regexp.MustCompile(`'(?:HGETALL|HKEYS|HVALS|HSCAN|HRANDFIELD|LREM|LPOS|SSCAN|SMEMBERS|ZSCAN|ZCOUNT|ZRANGEBYSCORE|ZREMRANGEBYSCORE|ZREMRANGEBYRANK)'` +
+		`|\b(?:for|while)\b|\bunpack\(|\b(?:look|lasts|sweep|audience)\(`)
+	bounded = regexp.MustCompile(`'[LZ]RANGE', [\w.\[\]]+, '?\d+'?, '?\d+'?[,)]|\bfor [\w, ]+ in ipairs\((?:[^()]*(?:and|or) )?\{[^{}]*\}[^()]*\) do|\bfor \w+ = 1, \d+ do`)
+	ranges  = regexp.MustCompile(`'[LZ]RANGE'`)
+)
+
+// costFaults returns what is wrong with the line that says how long the script takes: one
+// whose work grows with something has it, with what that is, and a number.
+func costFaults(header []string, body string) []string {
+	at := slices.IndexFunc(header, costLine.MatchString)
+	if at < 0 {
+		body = bounded.ReplaceAllString(comment.ReplaceAllString(body, ""), "")
+		used := growing.FindString(body)
+		if used == "" {
+			used = ranges.FindString(body)
+		}
+		if used != "" {
+			return []string{fmt.Sprintf("has %q, whose work grows, and no line that begins with %q", used, "-- Cost: ")}
+		}
+		return nil
+	}
+	text := header[at]
+	for _, line := range header[at+1:] {
+		if strings.TrimSpace(strings.TrimPrefix(line, "--")) == "" {
+			break
+		}
+		text += strings.TrimPrefix(line, "--")
+	}
+	if !costText.MatchString(text) {
+		return []string{fmt.Sprintf("says %q, want %q", text, "-- Cost: O(n) for n of what, about 2 ms for 1,000")}
+	}
+	return nil
 }
 
 // arguments says which elements of KEYS or of ARGV are meant.
@@ -259,6 +300,9 @@ func TestContractFaultsAreSeen(t *testing.T) {
 	const good = `-- box/open: take what is in the box.
 -- It says "bit.band" and KEYS[7] only in passing.
 --
+-- Cost: O(n) for n things, about 1 ms
+-- for 1,000.
+--
 -- KEYS[1]     the box
 -- KEYS[2...]  the things
 -- ARGV[1]     who, in text such as "ARGV[9]"
@@ -304,5 +348,33 @@ return {1}
 				t.Errorf("faults: got %q, want one with %q", got, tt.want)
 			}
 		})
+	}
+}
+
+func TestCostFaultsAreSeen(t *testing.T) {
+	const grows = "whose work grows"
+	tests := []struct{ cost, body, want string }{
+		{"", "redis.call('GET', box)", ""},
+		{"", "redis.call('HGETALL', box)", grows},
+		{"", "redis.call('LRANGE', box, 0, -1)", grows},
+		{"", "redis.call('ZRANGE', box, 0, most)", grows},
+		{"", "redis.call('ZRANGE', box, '-inf', now, 'BYSCORE', 'LIMIT', 0, 1000)", grows},
+		{"", "redis.call('LRANGE', box, '0', 2)", ""},
+		{"", "first = redis.call('ZRANGE', box, 0, 0, 'WITHSCORES') -- not HGETALL, nor for i = 1, n", ""},
+		{"", "for i = 1, n do f(i) end", grows},
+		{"", "while x do x = f(x) end", grows},
+		{"", "for i = 1, 4 do f(i) end", ""},
+		{"", "for _, m in ipairs(linger > 0 and {'1', '0'} or {'0'}) do f(m) end", ""},
+		{"", "redis.call('ZREM', box, unpack(ARGV, 3))", grows},
+		{"", "local a = look(prefix)", grows},
+		{"-- Cost: O(n) for n things,\n-- about 2 ms for 1,000.\n--", "redis.call('HGETALL', box)", ""},
+		{"-- Cost: O(n) for n things\n--\n-- 2 ms", "redis.call('HGETALL', box)", "about 2 ms for 1,000"},
+		{"-- Cost: much, for 3 ms", "", "about 2 ms for 1,000"},
+	}
+	for _, tt := range tests {
+		got := strings.Join(costFaults(strings.Split("-- box/open: x\n--\n"+tt.cost, "\n"), tt.body), "\n")
+		if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
+			t.Errorf("%q, %q: got %q, want one with %q", tt.cost, tt.body, got, tt.want)
+		}
 	}
 }

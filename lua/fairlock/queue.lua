@@ -11,6 +11,9 @@
 -- ours, whatever its score; any other waiter until its score is over. The former
 -- are told on a Redis channel of their client, the latter on one of their own.
 --
+-- Cost: O(n) for n dead heads of the queue in sweep, at most 1,000 a run, about 5 ms;
+-- O(n) for n waiters and clients in audience, at most 2,000, about 5 ms.
+--
 -- KEYS[2]  queue: a list of holders
 -- KEYS[3]  scores: a sorted set of holder -> ms since the epoch
 -- KEYS[4]  clients: a hash of client id -> alive until, ms since the epoch, and

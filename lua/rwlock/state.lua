@@ -1,8 +1,10 @@
 -- rwlock/state: read one half of the lock. It is a script so that it runs on the
 -- primary, wherever the caller's client sends its reads.
 -- For the read half it asks for the timeouts of read holds, whose keys it builds.
--- Readers without one are dead, and do not count. One run reads a piece of about 500
--- readers, in about a millisecond.
+-- Readers without one are dead, and do not count.
+--
+-- Cost: O(n) for n readers of the piece, about 1 ms for 500; for all where the user
+-- may not HSCAN.
 --
 -- KEYS[1]  the lock: a hash of mode ('read' or 'write'), reader -> hold count
 --          and writer -> hold count, expiring with the longest lease
