@@ -76,12 +76,21 @@
 //	latchkey_writer:{name}                 a writer waits; expires
 //	latchkey_label:{name}:<field>          label (option Label); expires with the lease
 //
+// The names "x" and "{x}" are two locks that have the Redis channel and the timeouts
+// {x}:<holder>:rwlock_timeout:<n> in common, as in Redisson. A message of either has those
+// who wait for the other ask, which does nothing else. Timeouts are told apart by their
+// holders, and each acquisition has one of its own. But where one holder reads under both
+// names (by [latchkey.WithHolder], or a thread of Java), the Unlock of one read hold takes
+// away what keeps the other alive: a writer may come in beside it, and its Hold hears of
+// that by its next renewal or Unlock. Nothing refuses this; use one of the two names. What
+// is latchkey's own, the sign of a writer and the labels, they do not share.
+//
 // Taking a free lock is one round trip and one command, giving it back another.
 // A waiting client subscribes once, however many of its callers wait, and the
 // first writer and the first reader in line ask again for each message. Waiting
 // readers follow the first of them all at once. A held lock is renewed every
 // 10 s, up to 100 locks by one command. What a writer asks, and the Unlock of a
-// reader, look at no more than 32 readers, a writer at all of them when none of
+// reader, look at no more than 32 readers, a writer at 500 at a time when none of
 // those lives. Where many callers of one client read at once, one command serves up
 // to 100 of them.
 // On redis-cli a lock with two readers looks like this:
