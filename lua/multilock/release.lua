@@ -3,7 +3,7 @@
 -- once: the hold count to reach is given. Nothing here is refused by a server at
 -- its memory limit.
 --
--- Cost: O(n) for n values of the set, about 5 ms for 1,000.
+-- Cost: O(n) for n values of the set, about 10 ms for 1,000.
 --
 -- KEYS[1]     the group: a hash of v -> holder, v:<holder>:expire_time -> server
 --             ms and v:<holder>:lock_count -> hold count for each value v
