@@ -76,6 +76,9 @@
 //	latchkey_writer:{name}                 a writer waits; expires
 //	latchkey_label:{name}:<field>          label (option Label); expires with the lease
 //
+// The field of a reader that died stays until the Unlock of another reader, or a writer,
+// comes across it, or the lock is free.
+//
 // The names "x" and "{x}" are two locks that have the Redis channel and the timeouts
 // {x}:<holder>:rwlock_timeout:<n> in common, as in Redisson. A message of either has those
 // who wait for the other ask, which does nothing else. Timeouts are told apart by their

@@ -107,3 +107,22 @@ func TestOneLivesAmongTheDead(t *testing.T) {
 		require.Contains(s, []int64{2, 401}, s.do("HLEN", "lock"), "all of the dead, or none, if the first look has found the one who lives")
 	})
 }
+
+// The fields of readers that died do not pile up where a lock is never free: who leaves
+// takes some along.
+func TestDeadReadersDoNotPileUp(t *testing.T) {
+	s := &scripted{t, redistest.Start(t).Client(t)}
+	s.crowd(25, 25)
+	for i := range 25 {
+		s.acquireRead(fmt.Sprint("long:", i), 1, 30000)
+	}
+	most := int64(0)
+	for i := range 500 {
+		s.do("HSET", "lock", fmt.Sprint("dead:", i), 1)
+		s.do("HSET", "lock", fmt.Sprint("dead:more", i), 1)
+		require.Equal(s, []int64{1, 30000}, s.acquireRead("me:2", 1, 30000))
+		require.Equal(s, []int64{1, 0}, s.release(lua.RWLockReleaseRead, "me:2", 0))
+		most = max(most, s.do("HLEN", "lock").(int64))
+	}
+	require.Less(s, most, int64(250), "of 50 who live, and 1,000 who died")
+}

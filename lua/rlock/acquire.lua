@@ -4,7 +4,7 @@
 -- when there is no counter of them).
 -- A request that arrives late, or from a clock too far off, changes nothing.
 --
--- Cost: O(n log m) for n entries to take out of a list of m, about 0.1 ms for 100.
+-- Cost: O(n log m) for n entries to take out of a list of m, at most 32, about 0.1 ms.
 --
 -- KEYS[1]   the lock: a hash of holder -> hold count, expiring with the lease
 -- KEYS[2]   the fencing token counter, when ARGV[6] is '1'; it never expires

@@ -3,7 +3,7 @@
 -- shorter. Asking twice does the same as asking once. Nothing here is refused by a
 -- server at its memory limit.
 --
--- Cost: O(n log m) for n entries to take out of a list of m, about 0.1 ms for 100.
+-- Cost: O(n log m) for n entries to take out of a list of m, at most 32, about 0.1 ms.
 --
 -- KEYS[1]  the lock: a hash of holder -> hold count
 -- KEYS[2]  the fencing token counter, when there is an ARGV[7]; it never expires

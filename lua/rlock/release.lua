@@ -11,7 +11,7 @@
 -- some who ask now and then. It is done by plain pub/sub: ARGV[6] is 'PUBLISH' where
 -- there is a list.
 --
--- Cost: O(n log m) for n entries to take out of a list of m, about 0.1 ms for 100; and
+-- Cost: O(n log m) for n entries to take out of a list of m, at most 32, about 0.1 ms; and
 -- O(k) for k entries that are tried, at most 8, about 0.1 ms.
 --
 -- KEYS[1]   the lock: a hash of holder -> hold count
