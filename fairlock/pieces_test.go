@@ -61,7 +61,7 @@ return 1`
 	h, err := l.Lock(t.Context(), latchkey.HoldAtLeast(5*time.Minute))
 	require.NoError(t, err)
 	fill()
-	server.Bounded(t, 20*time.Millisecond, func() {}, func() {
+	server.Bounded(t, func() {}, func() {
 		if h != nil {
 			require.NoError(t, h.Unlock(t.Context()))
 			h = nil
@@ -69,7 +69,7 @@ return 1`
 		keys := []string{"redisson_lock_queue:{f}", "redisson_lock_timeout:{f}", "latchkey_queue:{f}"}
 		require.NoError(t, rdb.Eval(t.Context(), lua.FairLockKeep.Source, keys, "c1", 15000, 300000, 60000, "", "c1:1").Err())
 	})
-	server.Bounded(t, 20*time.Millisecond, fill, func() {
+	server.Bounded(t, fill, func() {
 		was, err := l.Delete(t.Context())
 		require.NoError(t, err)
 		require.True(t, was)

@@ -65,7 +65,7 @@ func (s *scripts) acquire(ctx context.Context, e *engine.Engine, opts engine.Sen
 			args = append(args, id)
 		}
 	}
-	for {
+	for began := time.Now(); ; {
 		reply, err := e.Eval(ctx, opts, lua.PermitAcquire, 2, args)
 		if err != nil {
 			return ans, 0, err
@@ -79,7 +79,7 @@ func (s *scripts) acquire(ctx context.Context, e *engine.Engine, opts engine.Sen
 		switch {
 		case got[0] < 0:
 			return engine.Answer{Verdict: engine.Late}, 0, nil
-		case got[0] == 0 && more:
+		case got[0] == 0 && more && time.Since(began) < engine.Pieces:
 			args = slices.Clone(args) // the first may still be read by go-redis
 			continue
 		case got[0] == 0:

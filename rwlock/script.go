@@ -300,7 +300,7 @@ func (s *writeScripts) Acquire(ctx context.Context, e *engine.Engine, opts engin
 	if r.Label != "" {
 		args = append(args, r.Label)
 	}
-	for {
+	for began := time.Now(); ; {
 		reply, err := e.Eval(ctx, opts, lua.RWLockAcquireWrite, keys, args)
 		if err != nil {
 			return engine.Grant{}, err
@@ -310,6 +310,9 @@ func (s *writeScripts) Acquire(ctx context.Context, e *engine.Engine, opts engin
 		}
 		// A piece of the dead readers is out.
 		e.Learn(reply, reply.Ints[2])
+		if time.Since(began) >= engine.Pieces {
+			return engine.Grant{Verdict: engine.Refused, Left: engine.LeaseLeft(0), Server: reply.Ints[2]}, nil
+		}
 		args = slices.Clone(args) // the first may still be read by go-redis
 	}
 }

@@ -18,6 +18,10 @@ const (
 	again = 50
 )
 
+// Pieces is for how long a request that has been done in part, and may be done now, is
+// sent again at once. Then it is refused, and who waits sends the next one.
+const Pieces = 100 * time.Millisecond
+
 // Queue reads the queue of a fair lock from a place on, and tells of each waiter once. The
 // deadline is zero where there is none. Who comes or goes meanwhile may be missing.
 func (e *Engine) Queue(ctx context.Context, opts SendOptions, queue, scores any, from int, tell func(id string, deadline time.Time)) error {

@@ -65,12 +65,16 @@ if mode == 'read' then
       whole = true
     end
     whole = whole or #fields < 1000
+    local dead = {}
     for i = 1, #fields, 2 do
       local alive = lasts(prefix, fields[i], fields[i + 1], left)
       if alive < 0 and fields[i] ~= 'mode' then
-        call('HDEL', lock, fields[i])
+        dead[#dead + 1] = fields[i]
       end
       longest = math.max(longest, alive)
+    end
+    for i = 1, #dead, 500 do
+      call('HDEL', lock, unpack(dead, i, math.min(i + 499, #dead)))
     end
     if longest < 0 and not whole then
       return {3, 0, now}

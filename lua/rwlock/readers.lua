@@ -32,16 +32,20 @@ end
 -- lasts returns for how many ms the longest timeout of a reader lasts, below 0 for one
 -- that is dead. A timeout that we may not ask for is as good as what is left of the lock,
 -- and so is one that may be at the other node of a slot on the move: there a command
--- with several keys is refused, in the words of each server.
+-- with several keys is refused, in the words of each server. It is refused for any key
+-- that may be there, so it is tried until one is missing for sure.
+local moving = true
 local function lasts(prefix, reader, holds, left)
   local longest = -2
   for n = 1, math.min(tonumber(holds) or 0, most) do
     local timeout = prefix .. reader .. ':rwlock_timeout:' .. n
     local ms = redis.pcall('PTTL', timeout)
-    if ms == -2 then
+    if ms == -2 and moving then
       local both = redis.pcall('EXISTS', KEYS[1], timeout)
       if type(both) == 'table' then
         ms = both
+      else
+        moving = false
       end
     end
     longest = math.max(longest, type(ms) == 'table' and left or ms)
