@@ -144,7 +144,7 @@ func (s *scripts) Release(ctx context.Context, e *engine.Engine, opts engine.Sen
 	if r.Heir != nil && r.Heir.Entry == "" {
 		return s.pass(ctx, e, opts, r)
 	}
-	gives := r.Count == 0 && r.Linger == 0 && !r.Alone && e.Gives(s.list)
+	gives := r.Count == 0 && !r.Alone && e.Gives(s.list) && (r.Linger == 0 || len(r.Unlist) > 0)
 	more := r.Linger > 0 || r.Label != "" || s.token != "" || gives && (r.Heir != nil || len(r.Unlist) > 0 || r.Listens)
 	room := 8
 	if more {
@@ -168,6 +168,9 @@ func (s *scripts) Release(ctx context.Context, e *engine.Engine, opts engine.Sen
 	switch {
 	case r.Linger > 0:
 		args = append(args, r.Linger.Milliseconds(), r.LingerAs, 0, bit(r.Label != ""))
+		if gives {
+			args = appendTexts(append(args, 0, 0), r.Unlist)
+		}
 	case gives && (r.Heir != nil || len(r.Unlist) > 0 || r.Listens):
 		entry := ""
 		if r.Heir != nil {

@@ -86,6 +86,34 @@ func TestGivenToOneWhoWasHandedIt(t *testing.T) {
 	})
 }
 
+// The release that keeps the lock closed for a while takes out, too, what is left of those
+// between whom the lock was handed on in memory.
+func TestLingeringTakesOutTheEntry(t *testing.T) {
+	given(t, nil, func(t *testing.T, env *redistest.Env, _ *latchkey.Hold) {
+		w := waits(t, env, t.Context())
+		mine := enlisted(t, env)
+		env.Redis.Del(t.Context(), "l")
+		l := rlock.New(w.c, "l")
+		first, err := l.TryLock(t.Context())
+		require.NoError(t, err)
+		last := faultGo(func() (*latchkey.Hold, error) { return l.Lock(t.Context(), latchkey.HoldAtLeast(50*time.Millisecond)) })
+		synctest.Wait()
+		env.Redis.Publish(t.Context(), channelOfL, "0") // so that the waiter asks
+		synctest.Wait()
+		require.Equal(t, mine, enlisted(t, env))
+		mustUnlock(t, first)
+		second := <-w.got
+		require.NoError(t, second.err)
+		mustUnlock(t, second.hold)
+		third := <-last
+		require.NoError(t, third.err)
+		mustUnlock(t, third.hold)
+		require.Equal(t, []string{"l"}, env.Redis.Keys(t.Context(), "*").Val())
+		env.Advance(50 * time.Millisecond)
+		require.Empty(t, env.Redis.Keys(t.Context(), "*").Val())
+	})
+}
+
 // Who is passed the lock by Redis is in no list any more.
 func TestPassedOnTakesOutTheEntry(t *testing.T) {
 	fenced := []rlock.Option{rlock.Fenced()}

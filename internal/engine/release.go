@@ -288,7 +288,7 @@ func (e *Engine) returnOnce(ctx context.Context, ent *entry, s *Spec, ret *Retur
 	ret.Next, ret.Given, ret.Token, ret.More, ret.Listed, ret.Heard, ret.Away = "", false, 0, 0, 0, 0, false
 	passes := ret.Heir != nil && ret.Heir.Entry == "" // nobody but this client has a part in that
 	var list errand
-	if ret.Unlist = nil; ret.Count == 0 && ret.Linger == 0 && !ret.Alone && e.gives(s) {
+	if ret.Unlist = nil; ret.Count == 0 && !ret.Alone && e.gives(s) {
 		holder, entry, of := ret.Holder, "", ""
 		switch {
 		case passes:

@@ -64,11 +64,11 @@ end
 -- What is text stays text where that will do: to read a number or to write one takes
 -- longer than some commands do.
 local linger = ARGV[7] or '0'
+if ARGV[13] then
+  try('ZREM', list, unpack(ARGV, 13))
+end
 if ARGV[2] == '0' and linger == '0' then
   local entry = ARGV[8] or ''
-  if ARGV[13] then
-    try('ZREM', list, unpack(ARGV, 13))
-  end
   -- The last field of a hash takes the key with it.
   if call('HDEL', lock, holder) == 0 then
     return {-1, 0, now}
