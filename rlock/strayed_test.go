@@ -114,6 +114,27 @@ func TestLingeringTakesOutTheEntry(t *testing.T) {
 	})
 }
 
+// A nested request that is granted as the labelled outer hold is lost is undone with the
+// label that it prolonged.
+func TestLabelOfANestedHoldThatIsUndone(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+		rdb := env.Client()
+		l, link := rlock.New(faultClient(t, rdb), "l"), env.Link(rdb)
+		ctx := latchkey.WithHolder(t.Context())
+		mustUnlock(t, mustLock(t, l)) // loads the scripts
+		outer, err := l.Lock(ctx, latchkey.Lease(time.Second), latchkey.Label("work"))
+		require.NoError(t, err)
+		env.Advance(900 * time.Millisecond)
+		link.HoldFor(500 * time.Millisecond)
+		link.OnNext(1, "evalsha", redistest.Hold)
+		_, err = l.Lock(ctx)
+		require.ErrorIs(t, err, latchkey.ErrLeaseLost)
+		env.Advance(100 * time.Millisecond)
+		require.ErrorIs(t, outer.Unlock(ctx), latchkey.ErrLeaseLost)
+		require.Empty(t, env.Redis.Keys(t.Context(), "*").Val())
+	})
+}
+
 // Who is passed the lock by Redis is in no list any more.
 func TestPassedOnTakesOutTheEntry(t *testing.T) {
 	fenced := []rlock.Option{rlock.Fenced()}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"time"
 )
@@ -31,7 +32,7 @@ func (e *Engine) undone(ctx context.Context, c *claim) bool {
 	}
 	// Its own entry, which need not be the one that is known: another waiter of this
 	// client may be in the list by now. What it would be given later, nobody gives back.
-	ret := &Return{Holder: ent.field, Count: c.base, Label: c.cfg.Label, Leaves: true}
+	ret := &Return{Holder: ent.field, Count: c.base, Label: cmp.Or(c.cfg.Label, ent.tag()), Leaves: true}
 	v, err := e.returnOnce(ctx, ent, s, ret, time.Now())
 	if Sort(err) == Maybe {
 		ent.unsettled(actsUntil())
