@@ -133,6 +133,22 @@ func TestLabelOfOneWhoStays(t *testing.T) {
 	})
 }
 
+// The label of one who waits lasts as long as its place, however long that is.
+func TestLabelOfOneWhoWaitsForLong(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+		l := fairlock.New(newClient(t, env.Client()), "f")
+		h := must(t)(fairlock.New(newClient(t, env.Client()), "f").Lock(t.Context()))
+		waits := later(func() (*latchkey.Hold, error) { return l.Lock(t.Context(), latchkey.Label("waits")) })
+		for range 30 {
+			env.Advance(time.Minute)
+			require.Len(t, env.Redis.Keys(t.Context(), "latchkey_label:*").Val(), 1)
+		}
+		unlock(t, h)
+		unlock(t, await(t, waits, time.Minute).hold)
+		require.Empty(t, env.Redis.Keys(t.Context(), "*").Val())
+	})
+}
+
 // The order in which Redis has queued them is the order in which they are
 // granted: no inversion among 3 clients × 50 goroutines that come when they like.
 func TestFirstComeFirstServed(t *testing.T) {

@@ -345,7 +345,9 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 	sent, dl := e.now(), e.deadline(bound)
 	var list errand
 	c.req = Request{Holder: ent.field, Count: count + 1, Lease: lease, Label: c.label(count), Waits: c.waiting, Deadline: dl}
-	ent.tagged = ent.tagged || c.req.Label != ""
+	if c.req.Label != "" {
+		ent.tagged.Store(true)
+	}
 	switch {
 	case c.queues:
 		c.req.Wait, c.queued = c.queueWait(), true

@@ -39,12 +39,14 @@ func (e *Engine) number(id string) (n uint64, ok bool) {
 }
 
 // seen notes that a request that was sent at a moment found a waiter in the queue
-// at another, in server ms.
-func (e *Engine) seen(s *Spec, id string, sent watchdog.Instant, at int64) {
+// at another, in server ms. It reports whether the waiter may have a label.
+func (e *Engine) seen(s *Spec, id string, sent watchdog.Instant, at int64) (labelled bool) {
 	if ent := e.findID(id, s); ent != nil {
 		ent.waitsSince(sent, at)
+		labelled = ent.tagged.Load()
 		ent.leave()
 	}
+	return labelled
 }
 
 // waitsSince notes that the holder did not have the lock when a request was sent,

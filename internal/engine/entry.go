@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/watchdog"
@@ -46,9 +47,9 @@ type entry struct {
 	// Written with ops and mu: the last label that was given with one of the holds, which
 	// have one in common. What renews them has to know, and the last release.
 	label string
-	// Guarded by ops: a request with a label may have been carried out since the lock was
+	// Written with ops: a request with a label may have been carried out since the lock was
 	// free, so that its last release removes the label: that of none of its holds, maybe.
-	tagged bool
+	tagged atomic.Bool
 	// Guarded by ops: until when the lock stays closed, whatever happens.
 	atLeast time.Time
 	// Guarded by ops: until when the lock may be handed on in this process, and

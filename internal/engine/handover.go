@@ -92,7 +92,7 @@ func (c *claim) renewed() bool {
 // the entry's ops.
 func (h *Hold) handOver() bool {
 	e, ent, s := h.entry.engine, h.entry, h.spec
-	if !e.handsOn(s, ent.slice) || ent.tagged {
+	if !e.handsOn(s, ent.slice) || ent.tagged.Load() {
 		return false
 	}
 	ent.mu.Lock()

@@ -16,7 +16,7 @@ import (
 // tag is what a release says for a label to be removed: not empty if there may be one.
 // The caller has ops.
 func (ent *entry) tag() string {
-	if ent.tagged {
+	if ent.tagged.Load() {
 		return "?"
 	}
 	return ""

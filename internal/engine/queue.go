@@ -97,14 +97,19 @@ func (e *Engine) keepQueue(ctx context.Context, s *Spec, ids []string) (lost []s
 			e.cfg.Logger.Warn("latchkey: waiters could not be kept", "name", s.Name, "err", err)
 			return lost
 		}
+		var labels []string
+		var leases []time.Duration
 		for i, id := range batch {
 			switch {
 			case i >= len(has):
-			case has[i]:
-				e.seen(s, id, sent, at)
-			default:
+			case !has[i]:
 				lost = append(lost, id)
+			case e.seen(s, id, sent, at):
+				labels, leases = append(labels, LabelKey(s.Key, id)), append(leases, s.Queue.Timeout())
 			}
+		}
+		if len(labels) > 0 {
+			e.writeLabels(ctx, SendOptions{}, "", labels, leases)
 		}
 	}
 	return lost

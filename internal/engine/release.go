@@ -236,7 +236,7 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 			}
 			if target == 0 {
 				ent.unchain()
-				ent.tagged = false
+				ent.tagged.Store(false)
 			}
 			if !ent.fresh && ret.Holder == ent.field {
 				ent.unsettled(acts) // it must not meet the next hold

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -171,7 +172,7 @@ func (e *Engine) ackPipe(ctx context.Context, cmd redis.Cmder) (redis.Pipeliner,
 func (c *claim) unreplicated(base int, short error) error {
 	ent := c.entry
 	v, err := c.spec.engine.returnOnce(c.spec.engine.gate.late, ent, c.spec,
-		&Return{Holder: c.req.Holder, Count: base, Label: c.cfg.Label}, time.Now())
+		&Return{Holder: c.req.Holder, Count: base, Label: cmp.Or(c.cfg.Label, ent.tag())}, time.Now())
 	if err == nil && v != Late {
 		c.spec.engine.tookBackOne(c.spec)
 		return short
