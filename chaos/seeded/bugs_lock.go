@@ -364,4 +364,22 @@ var rwBugs = []Bug{
 		Old:  "case count == 0 && s.NoUpgrade && e.otherCount(ent.key.holder, s) > 0:", New: "case count == 0 && s.NoUpgrade && e.otherCount(ent.key.holder, s) > 99:",
 		Package: "rwlock", Run: "^TestUpgradeIsRefused$",
 	},
+	{
+		Name: "rlock/lingering-keeps-the-entry", What: "a release that keeps the lock closed for a while leaves an entry of its client in the list",
+		File: "lua/rlock/release.lua",
+		Old:  "if ARGV[13] then", New: "if ARGV[13] and linger == '0' then",
+		Package: "rlock", Run: "^TestLingeringTakesOutTheEntry$",
+	},
+	{
+		Name: "rlock/undone-without-the-label", What: "what undoes a nested request leaves the label that it prolonged",
+		File: "internal/engine/undo.go",
+		Old:  "cmp.Or(c.cfg.Label, ent.tag())", New: "cmp.Or(c.cfg.Label, ent.tag()[:0])",
+		Package: "rlock", Run: "^TestLabelOfANestedHoldThatIsUndone$",
+	},
+	{
+		Name: "rlock/counter-of-another-type", What: "a fencing token counter that is no number fails a request in the middle",
+		File: "lua/rlock/release.lua",
+		Old:  "if number and token and", New: "if number and",
+		Package: "rlock", Run: "^TestFaultCounterIsNoNumber$",
+	},
 }
