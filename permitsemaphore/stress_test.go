@@ -87,7 +87,10 @@ func work(ctx context.Context, rdb *redis.Client, c *latchkey.Client, seed int) 
 var enter = redis.NewScript(`
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
-redis.call('ZREMRANGEBYSCORE', KEYS[1], 0, now)
+local all = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')
+for i = 1, #all, 2 do
+	if tonumber(all[i + 1]) <= now then redis.call('ZREM', KEYS[1], all[i]) end
+end
 redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
 local n = redis.call('ZCARD', KEYS[1])
 if n > tonumber(redis.call('GET', KEYS[2]) or 0) then redis.call('SET', KEYS[2], n) end

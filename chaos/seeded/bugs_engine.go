@@ -251,7 +251,7 @@ var engineBugs = []Bug{
 	{
 		Name: "engine/too-few-replicas", What: "the result of WAIT is not looked at (Redisson #4706)",
 		File: "internal/engine/replicas.go",
-		Old:  "a.err == nil && a.got >= want.Min && (", New: "a.err == nil && (",
+		Old:  "r.err == nil && r.got >= want.Min && (", New: "r.err == nil && (",
 		Package: "tests/topology", Run: "^TestReplicaAck$",
 	},
 	{

@@ -367,7 +367,7 @@ func (e *Engine) UnlockHolder(ctx context.Context, s *Spec) error {
 				}
 			}
 		}
-		e.giveUpRest(n, s, bounded)
+		e.giveUpRest(bounded, n, s)
 	}
 	select {
 	case <-e.gate.closed:
@@ -379,7 +379,7 @@ func (e *Engine) UnlockHolder(ctx context.Context, s *Spec) error {
 
 // giveUpRest is that of a hold of a holder that has none: it may have lost one, which
 // is not remembered.
-func (e *Engine) giveUpRest(n uint64, s *Spec, bounded context.Context) {
+func (e *Engine) giveUpRest(bounded context.Context, n uint64, s *Spec) {
 	if s.err != nil || !e.gate.enter() {
 		return
 	}

@@ -54,23 +54,23 @@ func confirmed(on bool) *Replicas {
 func (r *Replicas) another() *Replicas { return confirmed(r != nil) }
 
 // short says that too few replicas have the grant; nil when it is well.
-func (a *Replicas) short(e *Engine) error {
+func (r *Replicas) short(e *Engine) error {
 	want := e.cfg.Acks
 	var reply redis.Error
 	switch {
-	case a == nil || a.err == nil && a.got >= want.Min && (a.local > 0 || !want.Disk):
+	case r == nil || r.err == nil && r.got >= want.Min && (r.local > 0 || !want.Disk):
 		return nil
-	case errors.As(a.err, &reply) && want.Disk:
-		return both{ErrNotReplicated, fmt.Errorf("AckDisk needs WAITAOF, of Redis 7.2, and it is refused: %w", a.err)}
-	case errors.As(a.err, &reply):
-		return both{ErrNotReplicated, fmt.Errorf("replicas cannot be counted, WAIT is refused: %w", a.err)}
-	case a.err != nil:
-		return both{ErrNotReplicated, a.err}
+	case errors.As(r.err, &reply) && want.Disk:
+		return both{ErrNotReplicated, fmt.Errorf("AckDisk needs WAITAOF, of Redis 7.2, and it is refused: %w", r.err)}
+	case errors.As(r.err, &reply):
+		return both{ErrNotReplicated, fmt.Errorf("replicas cannot be counted, WAIT is refused: %w", r.err)}
+	case r.err != nil:
+		return both{ErrNotReplicated, r.err}
 	case want.Disk:
 		return both{ErrNotReplicated, fmt.Errorf("%d of 1 primary and %d of %d replicas have it on disk within %v",
-			a.local, a.got, want.Min, want.Timeout)}
+			r.local, r.got, want.Min, want.Timeout)}
 	}
-	return both{ErrNotReplicated, fmt.Errorf("%d of %d replicas have confirmed within %v", a.got, want.Min, want.Timeout)}
+	return both{ErrNotReplicated, fmt.Errorf("%d of %d replicas have confirmed within %v", r.got, want.Min, want.Timeout)}
 }
 
 // sendAcked sends cmd and WAIT, and returns the answer to the latter.
