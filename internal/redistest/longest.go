@@ -25,7 +25,7 @@ func (s *Server) Longest(t testing.TB, f func()) time.Duration {
 }
 
 // Bounded fails the test when one command keeps the server busy for longer than a script of
-// 50,000 commands does, some 20 ms, in each of five runs of f. prepare comes before each,
+// 20,000 commands does, some 10 ms, in each of five runs of f. prepare comes before each,
 // and does not count. With -short f runs once, however long it takes.
 func (s *Server) Bounded(t testing.TB, prepare, f func()) {
 	t.Helper()
@@ -35,7 +35,7 @@ func (s *Server) Bounded(t testing.TB, prepare, f func()) {
 		return
 	}
 	rdb := s.Client(t)
-	const commands = `for i = 1, 50000 do redis.call('EXISTS', KEYS[1]) end return 1`
+	const commands = `for i = 1, 20000 do redis.call('EXISTS', KEYS[1]) end return 1`
 	var limit, longest time.Duration
 	for range 5 {
 		prepare()

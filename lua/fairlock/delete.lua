@@ -2,7 +2,7 @@
 -- waits. All who waited are told, a client of latchkey once, and queue again: nobody
 -- else would tell them: see audience. Redis frees what the queue took in the background.
 --
--- Cost: O(n) for n waiters and clients of audience, at most 2,000, about 5 ms; and for
+-- Cost: O(n) for n waiters and clients of audience, at most 1,000, about 5 ms; and for
 -- all waiters where the user may not UNLINK.
 --
 -- KEYS[1]  the lock: a hash of holder -> hold count

@@ -12,7 +12,7 @@
 -- are told on a Redis channel of their client, the latter on one of their own.
 --
 -- Cost: O(n) for n dead heads of the queue in sweep, at most 1,000 a run, about 5 ms;
--- O(n) for n waiters and clients in audience, at most 2,000, about 5 ms.
+-- O(n) for n waiters and clients in audience, at most 1,000, about 5 ms.
 --
 -- KEYS[2]  queue: a list of holders
 -- KEYS[3]  scores: a sorted set of holder -> ms since the epoch
@@ -125,11 +125,11 @@ local function seldom()
   end
 
   -- audience returns whom to tell when all who wait are to look again: those in the
-  -- first 1,000 places, a client of latchkey once, and up to 1,000 more clients. Who is
+  -- first 500 places, a client of latchkey once, and up to 500 more clients. Who is
   -- left out looks again by itself, as all do now and then.
   local function audience()
     local whom, known, listed = {}, {}, {}
-    local places = call('LRANGE', queue, 0, 999)
+    local places = call('LRANGE', queue, 0, 499)
     for _, place in ipairs(places) do
       local client = string.match(place, '^(.*):%d+$')
       if client and known[client] == nil then
@@ -141,8 +141,8 @@ local function seldom()
         whom[#whom + 1] = one
       end
     end
-    if #places == 1000 then
-      for _, client in ipairs(try('HRANDFIELD', clients, 1000)) do -- not to be had: none
+    if #places == 500 then
+      for _, client in ipairs(try('HRANDFIELD', clients, 500)) do -- not to be had: none
         if not listed[client] then
           whom[#whom + 1] = client
         end

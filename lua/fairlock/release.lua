@@ -13,7 +13,7 @@
 -- Any other waiter is told '0', that the lock is free.
 --
 -- Cost: O(n) for n dead heads of the queue, or n waiters and clients who are told that
--- the lock stays closed, at most 2,000 a run, about 5 ms.
+-- the lock stays closed, at most 1,000 a run, about 5 ms.
 --
 -- KEYS[1]   the lock: a hash of holder -> hold count
 -- 2 to 4   queue, scores and clients: see fairlock/queue

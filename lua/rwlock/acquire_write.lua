@@ -6,7 +6,7 @@
 -- dead. Where there are more than 32, it looks at some, and if all of those are dead at
 -- 500 more, and takes the dead out.
 --
--- Cost: O(n) for n readers that are dead, at most 500 a run, about 2 ms; and for all
+-- Cost: O(n) for n readers that are dead, at most 500 a run, about 5 ms; and for all
 -- there are where the user may not HRANDFIELD.
 --
 -- KEYS[1]  the lock: a hash of mode ('read' or 'write'), reader -> hold count
