@@ -104,22 +104,22 @@ func refusalFaults() []Fault {
 	return []Fault{{
 		Name: "oom", What: "maxmemory reached: OOM", On: alone, Span: 400 * ms,
 		Do: func(p *Play) {
-			p.base = p.ErrorCount("OOM")
+			p.base = p.refused("OOM")
 			p.Stage.Do("CONFIG", "SET", "maxmemory", "100kb")
 		},
 		Undo: func(p *Play) {
 			p.Stage.Do("CONFIG", "SET", "maxmemory", "0")
-			p.Proved(p.ErrorCount("OOM") - p.base)
+			p.Proved(p.refused("OOM") - p.base)
 		},
 	}, {
 		Name: "readonly", What: "the server is made a replica for a while: READONLY", On: alone, Span: 400 * ms,
 		Do: func(p *Play) {
-			p.base = p.readonly()
+			p.base = p.refused("READONLY")
 			p.Stage.Do("REPLICAOF", "127.0.0.1", "1") // where nobody is
 		},
 		Undo: func(p *Play) {
 			p.Stage.Do("REPLICAOF", "NO", "ONE")
-			p.Proved(p.readonly() - p.base)
+			p.Proved(p.refused("READONLY") - p.base)
 		},
 	}, {
 		Name: "acl-commands", What: "the right to the write commands is taken away, and given back", On: alone, Span: 400 * ms,
@@ -166,6 +166,6 @@ func refusalFaults() []Fault {
 	}}
 }
 
-// readonly returns how many commands a replica has refused. Before 7.0 those that a script
-// has caught and returned are counted by other words.
-func (p *Play) readonly() int64 { return p.ErrorCount("READONLY") + p.ErrorCount("@user_script_") }
+// refused returns how many commands the servers have refused with that code. Before 7.0
+// those that a script has caught and returned are counted by other words.
+func (p *Play) refused(code string) int64 { return p.ErrorCount(code) + p.ErrorCount("@user_script_") }

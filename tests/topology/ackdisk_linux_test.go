@@ -60,7 +60,7 @@ func cutPower(t *testing.T, s *redistest.Server) (lost int64) {
 	}
 	logs, err := filepath.Glob(filepath.Join(s.Dir, "appendonlydir", "*.incr.aof"))
 	require.NoError(t, err)
-	if !redistest.Since(7, 0) {
+	if len(logs) == 0 { // before Redis 7.0; that of s need not be the one of the other tests
 		logs = []string{filepath.Join(s.Dir, "appendonly.aof")}
 	}
 	require.NotEmpty(t, logs)
