@@ -47,8 +47,8 @@ const Head = 3
 // EVALSHA, which Redis takes for a write to all its keys.
 //
 // It returns no later than ctx ends, or what opts say, whatever go-redis does; then the
-// script may have run or may run yet, and the error is that of ctx, if that ended. The keys must lie in
-// one slot.
+// script may have run or may run yet, and the error is that of ctx, if that ended. The
+// keys must lie in one slot.
 func (e *Engine) Eval(ctx context.Context, opts SendOptions, s *lua.Script, keys int, args []any) (Reply, error) {
 	if e.ring {
 		return Reply{}, both{ErrUnsupported, errRing}

@@ -51,3 +51,37 @@ func (e *Engine) undone(ctx context.Context, c *claim) bool {
 	}
 	return past
 }
+
+// haunt notes that a request of before, whose answer never came, may be carried
+// out until then: after the release it would take the lock for nobody.
+func (ent *entry) haunt(until time.Time) {
+	ent.mu.Lock()
+	ent.ghosts = until
+	ent.mu.Unlock()
+}
+
+// exorcise undoes, in the background, what such a request may yet do.
+func (ent *entry) exorcise(s *Spec) {
+	ent.mu.Lock()
+	until := ent.ghosts
+	ent.mu.Unlock()
+	if until.IsZero() || time.Now().After(until) {
+		return
+	}
+	c := ent.formerly(s)
+	c.unsettled, c.until = true, until
+	if s.Queue != nil {
+		ent.engine.withdraw(c) // it may queue, too
+		return
+	}
+	ent.engine.undo(c)
+}
+
+// formerly returns a claim that stands for those of before, which nobody waits for.
+func (ent *entry) formerly(s *Spec) *claim {
+	c := &claim{call: newCall(ent.engine.gate.late, s, &LockConfig{})}
+	w := &work{entry: ent}
+	w.tries.work = w
+	c.effort = &w.tries
+	return c
+}
