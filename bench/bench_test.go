@@ -53,6 +53,9 @@ func turns(b *testing.B, floor, ours func()) {
 	b.ReportMetric(median(ratios), "ratio")
 }
 
+// inTime sets what the README recommends.
+func inTime(o *redis.Options) { o.ContextTimeoutEnabled = true }
+
 func median(xs []float64) float64 {
 	slices.Sort(xs)
 	return xs[len(xs)/2]
@@ -66,20 +69,15 @@ func must(b testing.TB, err error) {
 }
 
 // BenchmarkUncontended is Lock and Unlock of a free lock, one goroutine, against
-// SET NX PX and compare-and-delete on the same connection pool. "by-hand" is the same
+// SET NX PX and compare-and-delete on the same connection pool. "background" has a context
+// that nobody can cancel; "cancellable" one that can end, and ContextTimeoutEnabled;
+// "goroutine" the same without that, so that each script has a goroutine. "by-hand" is the
 // ratio for two short scripts that leave what Redisson's do, sent without any library.
 func BenchmarkUncontended(b *testing.B) {
 	s := redistest.Start(b)
 	rdb := s.Client(b)
 	ctx := context.Background()
-	floor := func() {
-		ok, err := rdb.SetNX(ctx, "floor", "token", lease).Result()
-		must(b, err)
-		if !ok {
-			b.Fatal("the floor's lock was taken")
-		}
-		must(b, compareAndDelete.Run(ctx, rdb, []string{"floor"}, "token").Err())
-	}
+	floor := floorPair(b, rdb)
 	pair := func(ctx context.Context, opts ...rlock.Option) func() {
 		c := latchkey.New(rdb)
 		b.Cleanup(func() { must(b, c.Close()) })
@@ -90,10 +88,10 @@ func BenchmarkUncontended(b *testing.B) {
 			must(b, h.Unlock(ctx))
 		}
 	}
-	cancellable, cancel := context.WithCancel(ctx)
-	defer cancel()
+	inline := s.Client(b, inTime)
 	b.Run("background", func(b *testing.B) { turns(b, floor, pair(ctx)) })
-	b.Run("cancellable", func(b *testing.B) { turns(b, floor, pair(cancellable)) })
+	b.Run("cancellable", func(b *testing.B) { turns(b, floorPair(b, inline), lockPair(b, inline)) })
+	b.Run("goroutine", func(b *testing.B) { turns(b, floor, lockPair(b, rdb)) })
 	b.Run("fenced", func(b *testing.B) { turns(b, floor, pair(ctx, rlock.Fenced())) })
 	bare := &byHand{there: rdb}
 	b.Run("by-hand", func(b *testing.B) {
@@ -157,25 +155,17 @@ const wakes = 200
 // lie apart: how the caches of a machine are used by two processes differs from one pair
 // of them to the next.
 func BenchmarkWakeUp(b *testing.B) {
-	var floors, all, ratios []float64
-	for b.Loop() {
-		floor, ours := wakeRound(b)
-		floors, all, ratios = append(floors, floor), append(all, ours), append(ratios, ours/floor)
-	}
-	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(median(floors)/1e3, "floor-µs")
-	b.ReportMetric(median(all)/1e3, "latchkey-µs")
-	b.ReportMetric(median(ratios), "ratio")
-	b.ReportMetric(slices.Min(ratios), "least")
-	b.ReportMetric(slices.Max(ratios), "most")
+	wakeRounds(b, func(b *testing.B) (floor, ours float64) {
+		b.Helper()
+		s := redistest.Start(b)
+		defer s.Kill()
+		return wakeRound(b, s.Client(b, inTime), s.Client(b, inTime))
+	})
 }
 
-// wakeRound is one round; it returns the p50 of both, in ns.
-func wakeRound(b *testing.B) (floor, ours float64) {
+// wakeRound is one round between two clients; it returns the p50 of both, in ns.
+func wakeRound(b *testing.B, here, there *redis.Client) (floor, ours float64) {
 	b.Helper()
-	s := redistest.Start(b)
-	defer s.Kill()
-	here, there := s.Client(b), s.Client(b)
 	ctx := context.Background()
 
 	one, other := latchkey.New(here), latchkey.New(there)

@@ -29,8 +29,12 @@ import (
 const fairChild = "LATCHKEY_FAIR_CHILD"
 
 func TestMain(m *testing.M) {
-	if task := os.Getenv(fairChild); task != "" {
-		if err := fairServe(task); err != nil {
+	for variable, serve := range map[string]func(task string) error{fairChild: fairServe, linkChild: linkServe} {
+		task := os.Getenv(variable)
+		if task == "" {
+			continue
+		}
+		if err := serve(task); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/fairlock"
@@ -16,8 +19,11 @@ import (
 func (t *task) latchkey() (c *latchkey.Client, closeAll func() error) {
 	rdb := t.client(poolSize)
 	var opts []latchkey.Option
-	if t.Side == "latchkey-off" {
+	switch t.Side {
+	case "latchkey-off":
 		opts = append(opts, latchkey.WithHandOver(0))
+	case "latchkey-hook":
+		rdb.AddHook(new(counter))
 	}
 	if t.Lease > 0 {
 		opts = append(opts, latchkey.WithWatchdogTimeout(t.Lease))
@@ -76,3 +82,22 @@ type permit struct{ s *semaphore.Semaphore }
 
 func (p permit) take(ctx context.Context) error { return p.s.Acquire(ctx, 1) }
 func (p permit) give(ctx context.Context) error { return p.s.Release(ctx, 1) }
+
+// A counter is a hook of go-redis that counts commands.
+type counter struct{ n atomic.Int64 }
+
+func (*counter) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		h.n.Add(1)
+		return next(ctx, cmd)
+	}
+}
+
+func (h *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		h.n.Add(int64(len(cmds)))
+		return next(ctx, cmds)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/latchkey-go/latchkey/bench/internal/relay"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
@@ -71,7 +72,8 @@ type runner struct {
 	dir     string
 	lacking map[string]string // why a side cannot run
 	etcd    *etcdServer
-	java    []string // how to start the driver of Redisson
+	link    *relay.Relay // to the one server; nil until a scenario needs it
+	java    []string     // how to start the driver of Redisson
 }
 
 // prepare finds out which sides can run: of the optional ones, with -quick only
@@ -105,6 +107,9 @@ func (x *runner) prepare() {
 func (x *runner) end() {
 	if x.etcd != nil {
 		x.etcd.stop()
+	}
+	if x.link != nil {
+		_ = x.link.Close()
 	}
 }
 
@@ -155,9 +160,13 @@ func (x *runner) turn(s scenario, side string, on servers) (*sample, error) {
 	if err := os.WriteFile(page, make([]byte, pageSize), 0o600); err != nil {
 		return nil, err
 	}
+	addrs, err := x.addrs(s, on)
+	if err != nil {
+		return nil, err
+	}
 	processes := max(s.Processes, 1)
 	t := task{
-		Work: s.Work, Side: side, Object: s.Object, Addrs: on.addrs(), Cluster: len(on.nodes) > 1, Names: s.Names,
+		Work: s.Work, Side: side, Object: s.Object, Addrs: addrs, Cluster: len(on.nodes) > 1, Names: s.Names,
 		Goroutines: s.Goroutines / processes, Limit: s.Limit, For: cmp.Or(s.Hold, x.length), Patience: 10 * time.Second,
 		Lease: s.Lease, Page: page,
 	}
@@ -207,6 +216,25 @@ func (x *runner) turn(s scenario, side string, on servers) (*sample, error) {
 		outcomes = append(outcomes, o)
 	}
 	return newSample(side, outcomes, before, on.used()), nil
+}
+
+// linkDelay is how long a link takes, each way.
+const linkDelay = 200 * time.Microsecond
+
+// addrs returns where clients find the servers: over a link, which this process relays,
+// as it does nothing else meanwhile.
+func (x *runner) addrs(s scenario, on servers) ([]string, error) {
+	if !s.Link {
+		return on.addrs(), nil
+	}
+	if x.link == nil {
+		link, err := relay.Start(on.nodes[0].Addr, linkDelay)
+		if err != nil {
+			return nil, err
+		}
+		x.link = link
+	}
+	return []string{x.link.Addr()}, nil
 }
 
 // start starts a process that does the task.

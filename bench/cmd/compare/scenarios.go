@@ -18,6 +18,7 @@ type scenario struct {
 	Names      int // 0: all share one
 	Limit      int // how many may be inside at once; 0: any number
 	Cluster    bool
+	Link       bool // the server is a link away; see linkDelay
 	Slowness   bool // the ratio is of median times, not of rates
 	Hold       time.Duration
 	Lease      time.Duration
@@ -27,6 +28,7 @@ type scenario struct {
 
 var (
 	setSides   = []string{"floor-set", "latchkey", "redsync", "redislock", "rueidislock", "etcd", "redisson"}
+	peerSides  = []string{"floor-set", "latchkey", "redsync", "redislock", "rueidislock"}
 	blpopSides = []string{"floor-blpop", "latchkey", "latchkey-off", "latchkey-fenced", "redsync", "redislock", "rueidislock", "etcd", "redisson"}
 )
 
@@ -40,6 +42,21 @@ func comparison() []scenario {
 	}
 	one := names(1, "≥ 1.0 × floor, 2 commands")
 	one.Title = "1 goroutine, free lock"
+	far := names(1, "≥ 0.99 × floor")
+	far.Title, far.Link, far.Sides = "1 goroutine over a link of 0.2 ms each way", true, peerSides
+	hooked := func(n int, title string) scenario {
+		s := names(n, "≥ 0.95 × the same without")
+		s.Title, s.Floor, s.Sides = title+", with a hook of go-redis that counts", "latchkey", []string{"latchkey", "latchkey-hook"}
+		return s
+	}
+	wake := scenario{
+		Title: "wake-up of one waiter in another client", Goal: "p50 ≤ 1.5 × floor, p99 ≤ 2 ×", Work: "wake", Object: objectLock,
+		Goroutines: 2, Limit: 1, Slowness: true, Floor: "floor-blpop",
+		Sides: []string{"floor-blpop", "latchkey", "redsync", "redislock", "rueidislock", "etcd"},
+	}
+	farWake := wake
+	farWake.Title, farWake.Goal, farWake.Link = "wake-up over a link of 0.2 ms each way", "p50 ≤ 1.15 × floor", true
+	farWake.Sides = []string{"floor-blpop", "latchkey", "redsync", "redislock", "rueidislock"}
 	contended := func(title, object string, processes, limit int, goal string, sides ...string) scenario {
 		return scenario{
 			Title: title, Goal: goal, Work: "loop", Object: object, Processes: processes,
@@ -49,19 +66,19 @@ func comparison() []scenario {
 	fair := []string{"floor-blpop", "latchkey", "etcd", "redisson"}
 	return []scenario{
 		one,
+		far,
+		hooked(1, "1 goroutine, free lock"),
 		names(2, "≥ 1.0 × floor"),
 		names(8, "≥ 1.0 × floor"),
 		names(64, "≥ 1.8 × floor"),
+		hooked(64, "64 goroutines on 64 names"),
 		names(512, "≥ 3 × floor"),
 		contended("64 goroutines on one name", objectLock, 1, 1,
 			"≥ 10 × floor and ≤ 0.1 commands; fenced ≥ 1.0 × and ≤ 1.2; off ≥ 0.6 ×", blpopSides...),
 		contended("4 processes of 16 goroutines on one name", objectLock, 4, 1,
 			"≥ 4 × floor, nobody stuck, processes within 0.7–1.4 of the mean, p99 ≤ 60 ms; off ≥ 0.6 ×", blpopSides...),
-		{
-			Title: "wake-up of one waiter in another client", Goal: "p50 ≤ 1.5 × floor, p99 ≤ 2 ×", Work: "wake", Object: objectLock,
-			Goroutines: 2, Limit: 1, Slowness: true, Floor: "floor-blpop",
-			Sides: []string{"floor-blpop", "latchkey", "redsync", "redislock", "rueidislock", "etcd"},
-		},
+		wake,
+		farWake,
 		{
 			Title: "1,000 waiters on one name, held 5 s", Goal: "≤ 1 command/s, 2 connections, ≤ 3 MB, drain ≥ 0.67 × floor", Work: "wait",
 			Object: objectLock, Goroutines: 1000, Limit: 1, Hold: 5 * time.Second, Floor: "floor-blpop",

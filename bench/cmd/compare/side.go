@@ -36,6 +36,7 @@ var sides = []struct {
 	{"latchkey", openLatchkey},
 	{"latchkey-off", openLatchkey},    // without hand-over
 	{"latchkey-fenced", openLatchkey}, // with fencing tokens
+	{"latchkey-hook", openLatchkey},   // with a hook of go-redis that sees each command
 	{"latchkey-one", openLatchkey},    // on one server, where others have a cluster
 	{"redsync", openRedsync},
 	{"redislock", openRedislock},
@@ -67,17 +68,17 @@ func open(ctx context.Context, t *task) (*opened, error) {
 // two cores get by default, whatever the machine has.
 const poolSize = 20
 
-// client returns a go-redis client whose connections are counted, unless the
-// server counts what they send.
+// client returns a go-redis client with ContextTimeoutEnabled, as the README recommends,
+// whose connections are counted, unless the server counts what they send.
 func (t *task) client(pool int) redis.UniversalClient {
 	dial := t.wire.dial
 	if t.bare() {
 		dial = nil
 	}
 	if t.Cluster {
-		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: t.Addrs, PoolSize: pool, Dialer: dial})
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: t.Addrs, PoolSize: pool, Dialer: dial, ContextTimeoutEnabled: true})
 	}
-	return redis.NewClient(&redis.Options{Addr: t.Addrs[0], PoolSize: pool, Dialer: dial})
+	return redis.NewClient(&redis.Options{Addr: t.Addrs[0], PoolSize: pool, Dialer: dial, ContextTimeoutEnabled: true})
 }
 
 // bare reports whether connections are as the libraries make them: where it is speed
