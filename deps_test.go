@@ -22,7 +22,7 @@ const modulePath = "github.com/latchkey-go/latchkey"
 // exists and is missing fails the test, so that its place is chosen.
 var importLevels = map[string]int{
 	"lua": 0, "internal/watchdog": 0, "internal/wait": 0,
-	"pubsub":          1,
+	"pubsub": 1, "internal/run": 1,
 	"internal/engine": 2,
 	"":                3,
 	"internal/async":  4,

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/pubsub"
 )
 
@@ -26,7 +27,7 @@ var (
 	// ErrClosed is returned by everything, waiting calls included, once the
 	// client is closed. It is also the cause with which the Context of a Hold
 	// ends that Close has given back.
-	ErrClosed = engine.ErrClosed
+	ErrClosed = run.ErrClosed
 	// ErrReentry is returned when the present holder acquires a lock that is not
 	// reentrant.
 	ErrReentry = engine.ErrReentry
@@ -39,10 +40,10 @@ var (
 	// ErrNotReplicated is returned when fewer replicas have confirmed a change than
 	// WithReplicaAck asks for. What was acquired has been given back; what was
 	// released (AckReleases) stays released.
-	ErrNotReplicated = engine.ErrNotReplicated
+	ErrNotReplicated = run.ErrNotReplicated
 	// ErrUnsupported is returned where Redis is reached by a redis.Ring, and with
 	// WithReplicaAck by any type but go-redis's own.
-	ErrUnsupported = engine.ErrUnsupported
+	ErrUnsupported = run.ErrUnsupported
 	// ErrChannelDenied says that Redis refused a subscription, so that waiters
 	// poll. No call fails with it; an Observer hears of it.
 	ErrChannelDenied = pubsub.ErrDenied

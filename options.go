@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/pubsub"
 )
 
@@ -168,7 +169,7 @@ func WithDirectGrants(on bool) Option {
 // quarters of the connection's read timeout. Through a type of your own around a
 // go-redis client every method returns ErrUnsupported. Default: off.
 func WithReplicaAck(min int, timeout time.Duration, opts ...AckOption) Option {
-	acks := engine.Acks{Min: min, Timeout: timeout}
+	acks := run.Acks{Min: min, Timeout: timeout}
 	for _, o := range opts {
 		switch o {
 		case AckRenewals:

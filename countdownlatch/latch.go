@@ -8,6 +8,7 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/run"
 )
 
 // A Latch is a count-down latch on a client. Goroutines may share it.
@@ -52,7 +53,7 @@ func (l *Latch) TrySetCount(ctx context.Context, n int64) (set bool, err error) 
 		return false, l.engine.Wrap(op, l.spec, fmt.Errorf("a count of %d: the most is %d", n, int64(engine.MaxCount)))
 	}
 	r := l.request()
-	err = l.engine.Change(ctx, op, l.spec, func(ctx context.Context, opts engine.SendOptions, d engine.Deadline) (v engine.Verdict, err error) {
+	err = l.engine.Change(ctx, op, l.spec, func(ctx context.Context, opts run.Options, d run.Deadline) (v engine.Verdict, err error) {
 		r.deadline = d
 		v, err = l.scripts.set(ctx, l.engine, opts, r, n)
 		set = v == engine.Granted
@@ -69,7 +70,7 @@ func (l *Latch) TrySetCount(ctx context.Context, n int64) (set bool, err error) 
 // after the unlock timeout (WithUnlockTimeout).
 func (l *Latch) CountDown(ctx context.Context) error {
 	r := l.request()
-	err := l.engine.Return(ctx, "count-down", l.spec, func(ctx context.Context, opts engine.SendOptions, d engine.Deadline) (engine.Verdict, error) {
+	err := l.engine.Return(ctx, "count-down", l.spec, func(ctx context.Context, opts run.Options, d run.Deadline) (engine.Verdict, error) {
 		r.deadline = d
 		return l.scripts.countDown(ctx, l.engine, opts, r)
 	})
@@ -79,7 +80,7 @@ func (l *Latch) CountDown(ctx context.Context) error {
 
 // Count returns the count that is left, 0 when none is running.
 func (l *Latch) Count(ctx context.Context) (n int64, err error) {
-	err = l.engine.Ask(ctx, "count", l.spec, true, func(ctx context.Context, opts engine.SendOptions) error {
+	err = l.engine.Ask(ctx, "count", l.spec, true, func(ctx context.Context, opts run.Options) error {
 		st, err := l.scripts.state(ctx, l.engine, opts)
 		n = st.left
 		return err
@@ -114,7 +115,7 @@ func (l *Latch) await(ctx context.Context, op string, s *engine.Spec, w *look) e
 // running. Who waits is released, in Java too. (Redisson's delete leaves its
 // waiters asleep.)
 func (l *Latch) Delete(ctx context.Context) (deleted bool, err error) {
-	err = l.engine.Ask(ctx, "delete", l.spec, false, func(ctx context.Context, opts engine.SendOptions) (err error) {
+	err = l.engine.Ask(ctx, "delete", l.spec, false, func(ctx context.Context, opts run.Options) (err error) {
 		deleted, err = l.scripts.delete(ctx, l.engine, opts)
 		return err
 	})
@@ -134,7 +135,7 @@ type look struct {
 // Ask looks. A count that has ended since the last look was reached too, though
 // another one may be running, but only by those who waited then. The times are only
 // told apart: the server's clock may have been set in between.
-func (w *look) Ask(ctx context.Context, opts engine.SendOptions, _ engine.Deadline) (engine.Answer, error) {
+func (w *look) Ask(ctx context.Context, opts run.Options, _ run.Deadline) (engine.Answer, error) {
 	st, err := w.latch.scripts.state(ctx, w.latch.engine, opts)
 	if err != nil {
 		return engine.Answer{}, err
@@ -166,7 +167,7 @@ func (w *look) Admitted(by engine.Want) {
 func (*look) Got() error { return nil }
 
 // Undo is never called.
-func (*look) Undo(context.Context, engine.SendOptions) (engine.Verdict, error) {
+func (*look) Undo(context.Context, run.Options) (engine.Verdict, error) {
 	return engine.Already, nil
 }
 
@@ -178,7 +179,7 @@ type request struct {
 	engine   *engine.Engine
 	ticket   *engine.Ticket
 	claim    string // key in which it is remembered
-	deadline engine.Deadline
+	deadline run.Deadline
 }
 
 func (l *Latch) request() *request {

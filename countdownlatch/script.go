@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/wait"
 	"github.com/latchkey-go/latchkey/lua"
 )
@@ -42,29 +43,29 @@ var keep any = engine.Remembered.Milliseconds()
 // args returns room for keys and arguments, n of them, with the latch as the
 // first key.
 func (s *scripts) args(n int) []any {
-	return append(make([]any, engine.Head, engine.Head+n), s.key)
+	return append(make([]any, run.Head, run.Head+n), s.key)
 }
 
 // set runs countdownlatch/set.
-func (s *scripts) set(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *request, n int64) (engine.Verdict, error) {
+func (s *scripts) set(ctx context.Context, e *engine.Engine, opts run.Options, r *request, n int64) (engine.Verdict, error) {
 	return s.run(ctx, e, opts, lua.LatchSet, 2, append(s.args(9), r.claim, n, r.ticket.Number, keep,
 		r.deadline.NotAfter, r.deadline.Ahead, s.channel, e.Verb()))
 }
 
 // countDown runs countdownlatch/countdown.
-func (s *scripts) countDown(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *request) (engine.Verdict, error) {
+func (s *scripts) countDown(ctx context.Context, e *engine.Engine, opts run.Options, r *request) (engine.Verdict, error) {
 	return s.run(ctx, e, opts, lua.LatchCountDown, 3, append(s.args(9), r.claim, s.ended, r.ticket.Number, keep,
 		r.deadline.NotAfter, r.deadline.Ahead, s.channel, e.Verb()))
 }
 
 // run runs a script that answers with a verdict and the server's time.
-func (s *scripts) run(ctx context.Context, e *engine.Engine, opts engine.SendOptions, script *lua.Script, keys int, args []any) (engine.Verdict, error) {
+func (s *scripts) run(ctx context.Context, e *engine.Engine, opts run.Options, script *lua.Script, keys int, args []any) (engine.Verdict, error) {
 	reply, err := e.Eval(ctx, opts, script, keys, args)
 	if err != nil {
 		return 0, err
 	}
 	if len(reply.Ints) != 2 {
-		return 0, engine.Unexpected(script, reply.Ints)
+		return 0, run.Unexpected(script, reply.Ints)
 	}
 	e.Learn(reply, reply.Ints[1])
 	switch reply.Ints[0] {
@@ -77,7 +78,7 @@ func (s *scripts) run(ctx context.Context, e *engine.Engine, opts engine.SendOpt
 }
 
 // delete runs countdownlatch/delete.
-func (s *scripts) delete(ctx context.Context, e *engine.Engine, opts engine.SendOptions) (bool, error) {
+func (s *scripts) delete(ctx context.Context, e *engine.Engine, opts run.Options) (bool, error) {
 	reply, err := e.Eval(ctx, opts, lua.LatchDelete, 2, append(s.args(5), s.ended, keep, s.channel, e.Verb()))
 	return reply.Int == 1, err
 }
@@ -90,14 +91,14 @@ type state struct {
 }
 
 // state runs countdownlatch/state.
-func (s *scripts) state(ctx context.Context, e *engine.Engine, opts engine.SendOptions) (state, error) {
+func (s *scripts) state(ctx context.Context, e *engine.Engine, opts run.Options) (state, error) {
 	reply, err := e.Eval(ctx, opts, lua.LatchState, 2, append(s.args(2), s.ended))
 	if err != nil {
 		return state{}, err
 	}
 	n := reply.Ints
 	if len(n) != 4 {
-		return state{}, engine.Unexpected(lua.LatchState, n)
+		return state{}, run.Unexpected(lua.LatchState, n)
 	}
 	return state{left: n[0], running: n[1] == 1, ended: n[2]}, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/run"
 )
 
 type lockSeam = engine.LockSeam // see internal/engine/part.go
@@ -90,7 +91,7 @@ func (l *Lock) Unlock(ctx context.Context) error { return l.engine.UnlockHolder(
 // one renewal: its Lost is closed.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	var freed bool
-	err := l.engine.Ask(ctx, "force-unlock", l.spec, false, func(ctx context.Context, opts engine.SendOptions) (err error) {
+	err := l.engine.Ask(ctx, "force-unlock", l.spec, false, func(ctx context.Context, opts run.Options) (err error) {
 		freed, err = l.scripts.force(ctx, l.engine, opts)
 		return err
 	})
@@ -147,7 +148,7 @@ type Waiter struct {
 
 // Waiters returns those who wait for l, on all clients, the next one first.
 func (l *Lock) Waiters(ctx context.Context) (waiters []Waiter, err error) {
-	err = l.engine.Ask(ctx, "waiters", l.spec, true, func(ctx context.Context, opts engine.SendOptions) (err error) {
+	err = l.engine.Ask(ctx, "waiters", l.spec, true, func(ctx context.Context, opts run.Options) (err error) {
 		waiters, err = l.scripts.waiters(ctx, l.engine, opts)
 		return err
 	})
@@ -160,7 +161,7 @@ func (l *Lock) Waiters(ctx context.Context) (waiters []Waiter, err error) {
 // have no recheck, are told.
 func (l *Lock) Delete(ctx context.Context) (bool, error) {
 	var was bool
-	err := l.engine.Ask(ctx, "delete", l.spec, false, func(ctx context.Context, opts engine.SendOptions) (err error) {
+	err := l.engine.Ask(ctx, "delete", l.spec, false, func(ctx context.Context, opts run.Options) (err error) {
 		was, err = l.scripts.remove(ctx, l.engine, opts)
 		return err
 	})
@@ -168,7 +169,7 @@ func (l *Lock) Delete(ctx context.Context) (bool, error) {
 }
 
 func (l *Lock) state(ctx context.Context, op, holder string) (st state, err error) {
-	err = l.engine.Ask(ctx, op, l.spec, true, func(ctx context.Context, opts engine.SendOptions) (err error) {
+	err = l.engine.Ask(ctx, op, l.spec, true, func(ctx context.Context, opts run.Options) (err error) {
 		st, err = l.scripts.state(ctx, l.engine, opts, holder)
 		return err
 	})

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/wait"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 	"github.com/latchkey-go/latchkey/lua"
@@ -81,12 +82,12 @@ func (s *scripts) Timeout() time.Duration { return s.timeout }
 // args returns room for keys and arguments, n of them, that begins with the lock
 // and its queue.
 func (s *scripts) args(n int) []any {
-	args := make([]any, engine.Head, engine.Head+n)
+	args := make([]any, run.Head, run.Head+n)
 	return append(args, s.keyArg, s.queueArg, s.scoresArg, s.clientsArg)
 }
 
 // Acquire runs fairlock/acquire.
-func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *engine.Request) (engine.Grant, error) {
+func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Request) (engine.Grant, error) {
 	keys, args := 4, s.args(20)
 	if r.Label != "" {
 		keys, args = keys+1, append(args, engine.LabelKey(s.key, r.Holder))
@@ -121,13 +122,13 @@ func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, opts engine.Sen
 			return engine.Grant{Verdict: verdict, Left: engine.LeaseLeft(ints[1]), Server: ints[2]}, nil
 		}
 	}
-	return engine.Grant{}, engine.Unexpected(lua.FairLockAcquire, reply)
+	return engine.Grant{}, run.Unexpected(lua.FairLockAcquire, reply)
 }
 
 var acquireVerdicts = map[int64]engine.Verdict{1: engine.Granted, -1: engine.Gone, -2: engine.Late}
 
 // Release runs fairlock/release.
-func (s *scripts) Release(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *engine.Return) (engine.Verdict, error) {
+func (s *scripts) Release(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Return) (engine.Verdict, error) {
 	keys, args := 4, s.args(16)
 	if r.Label != "" {
 		keys, args = keys+1, append(args, engine.LabelKey(s.key, r.Holder))
@@ -158,7 +159,7 @@ func (s *scripts) Release(ctx context.Context, e *engine.Engine, opts engine.Sen
 			return verdict, nil
 		}
 	}
-	return 0, engine.Unexpected(lua.FairLockRelease, reply)
+	return 0, run.Unexpected(lua.FairLockRelease, reply)
 }
 
 var releaseVerdicts = map[int64]engine.Verdict{
@@ -166,7 +167,7 @@ var releaseVerdicts = map[int64]engine.Verdict{
 }
 
 // split returns the integers of an array, and the text behind them if any.
-func split(reply engine.Reply) (ints []int64, text string) {
+func split(reply run.Reply) (ints []int64, text string) {
 	if reply.Any == nil {
 		return reply.Ints, ""
 	}
@@ -185,12 +186,12 @@ func split(reply engine.Reply) (ints []int64, text string) {
 func (*scripts) RenewKind() string { return "rlock" }
 
 // Renew runs rlock/renew.
-func (*scripts) Renew(ctx context.Context, e *engine.Engine, opts engine.SendOptions, batch []engine.Renewal, d engine.Deadline) ([]watchdog.Result, error) {
+func (*scripts) Renew(ctx context.Context, e *engine.Engine, opts run.Options, batch []engine.Renewal, d run.Deadline) ([]watchdog.Result, error) {
 	return e.RenewLocks(ctx, opts, batch, d)
 }
 
 // Leave runs fairlock/leave.
-func (s *scripts) Leave(ctx context.Context, e *engine.Engine, opts engine.SendOptions, l *engine.Leaving) (engine.Verdict, error) {
+func (s *scripts) Leave(ctx context.Context, e *engine.Engine, opts run.Options, l *engine.Leaving) (engine.Verdict, error) {
 	args := append(s.args(12), l.Holder, l.Wait.Milliseconds(), s.timeoutArg, s.clientArg,
 		l.Deadline.NotAfter, l.Deadline.Ahead, s.channelArg, e.Verb())
 	reply, err := e.Eval(ctx, opts, lua.FairLockLeave, 4, args)
@@ -205,14 +206,14 @@ func (s *scripts) Leave(ctx context.Context, e *engine.Engine, opts engine.SendO
 			return verdict, nil
 		}
 	}
-	return 0, engine.Unexpected(lua.FairLockLeave, reply)
+	return 0, run.Unexpected(lua.FairLockLeave, reply)
 }
 
 var leaveVerdicts = map[int64]engine.Verdict{1: engine.Granted, 0: engine.Already, -2: engine.Late}
 
 // Keep runs fairlock/keep.
-func (s *scripts) Keep(ctx context.Context, e *engine.Engine, opts engine.SendOptions, holders []string) (has []bool, at int64, err error) {
-	args := make([]any, engine.Head, engine.Head+8+len(holders))
+func (s *scripts) Keep(ctx context.Context, e *engine.Engine, opts run.Options, holders []string) (has []bool, at int64, err error) {
+	args := make([]any, run.Head, run.Head+8+len(holders))
 	args = append(args, s.queueArg, s.scoresArg, s.clientsArg, s.clientArg, s.aliveArg, s.timeoutArg, s.keepArg, s.proofArg)
 	for _, h := range holders {
 		args = append(args, h)
@@ -222,7 +223,7 @@ func (s *scripts) Keep(ctx context.Context, e *engine.Engine, opts engine.SendOp
 		return nil, 0, err
 	}
 	if len(reply.Ints) != 1+len(holders) {
-		return nil, 0, engine.Unexpected(lua.FairLockKeep, reply)
+		return nil, 0, run.Unexpected(lua.FairLockKeep, reply)
 	}
 	at = reply.Ints[0]
 	e.Learn(reply, at)
@@ -234,19 +235,19 @@ func (s *scripts) Keep(ctx context.Context, e *engine.Engine, opts engine.SendOp
 }
 
 // force runs fairlock/force.
-func (s *scripts) force(ctx context.Context, e *engine.Engine, opts engine.SendOptions) (bool, error) {
+func (s *scripts) force(ctx context.Context, e *engine.Engine, opts run.Options) (bool, error) {
 	reply, err := e.Eval(ctx, opts, lua.FairLockForce, 4, append(s.args(7), s.timeoutArg, s.channelArg, e.Verb()))
 	return reply.Int == 1, err
 }
 
 // remove runs fairlock/delete.
-func (s *scripts) remove(ctx context.Context, e *engine.Engine, opts engine.SendOptions) (bool, error) {
+func (s *scripts) remove(ctx context.Context, e *engine.Engine, opts run.Options) (bool, error) {
 	reply, err := e.Eval(ctx, opts, lua.FairLockDelete, 4, append(s.args(6), s.channelArg, e.Verb()))
 	return reply.Int == 1, err
 }
 
 // waiters runs fairlock/waiters, once for each piece of the queue.
-func (s *scripts) waiters(ctx context.Context, e *engine.Engine, opts engine.SendOptions) ([]Waiter, error) {
+func (s *scripts) waiters(ctx context.Context, e *engine.Engine, opts run.Options) ([]Waiter, error) {
 	var waiters []Waiter
 	err := e.Queue(ctx, opts, s.queueArg, s.scoresArg, 0, func(id string, deadline time.Time) {
 		waiters = append(waiters, Waiter{ID: id, Deadline: deadline})
@@ -261,14 +262,14 @@ type state struct {
 }
 
 // state runs rlock/state, which serves this lock as well.
-func (s *scripts) state(ctx context.Context, e *engine.Engine, opts engine.SendOptions, holder string) (state, error) {
-	args := append(make([]any, engine.Head, engine.Head+2), s.keyArg)
+func (s *scripts) state(ctx context.Context, e *engine.Engine, opts run.Options, holder string) (state, error) {
+	args := append(make([]any, run.Head, run.Head+2), s.keyArg)
 	reply, err := e.Eval(ctx, opts, lua.RLockState, 1, append(args, holder))
 	if err != nil {
 		return state{}, err
 	}
 	if len(reply.Ints) != 4 {
-		return state{}, engine.Unexpected(lua.RLockState, reply)
+		return state{}, run.Unexpected(lua.RLockState, reply)
 	}
 	st := state{all: int(reply.Ints[0]), mine: int(reply.Ints[1])}
 	switch left := reply.Ints[2]; {

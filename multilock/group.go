@@ -8,6 +8,7 @@ import (
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/internal/async"
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/run"
 )
 
 // A Group is a lock of some values of a group on one client: all of them or
@@ -92,7 +93,7 @@ func (g *Group) Unlock(ctx context.Context) error { return g.engine.UnlockHolder
 // client, learns of it within one renewal: its Lost is closed.
 func (g *Group) ForceUnlock(ctx context.Context) (bool, error) {
 	var freed bool
-	err := g.engine.Ask(ctx, "force-unlock", g.spec, false, func(ctx context.Context, opts engine.SendOptions) (err error) {
+	err := g.engine.Ask(ctx, "force-unlock", g.spec, false, func(ctx context.Context, opts run.Options) (err error) {
 		freed, err = g.scripts.force(ctx, g.engine, opts)
 		return err
 	})
@@ -131,7 +132,7 @@ func (g *Group) TTL(ctx context.Context) (time.Duration, error) {
 }
 
 func (g *Group) state(ctx context.Context, op, holder string) (st setState, err error) {
-	err = g.engine.Ask(ctx, op, g.spec, true, func(ctx context.Context, opts engine.SendOptions) (err error) {
+	err = g.engine.Ask(ctx, op, g.spec, true, func(ctx context.Context, opts run.Options) (err error) {
 		st, err = g.scripts.state(ctx, g.engine, opts, holder)
 		return err
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/run"
 )
 
 // A state is what has become of a whole.
@@ -117,7 +118,7 @@ func (w *whole) endLocked(cause error) {
 		if w.gone != nil {
 			close(w.gone)
 		}
-	case errors.Is(cause, engine.ErrClosed):
+	case errors.Is(cause, run.ErrClosed):
 		w.state = closed
 	default:
 		w.state = released
@@ -138,7 +139,7 @@ func (w *whole) stateErrLocked() error {
 	case lost:
 		return join(engine.ErrLeaseLost, engine.ErrNotHeld)
 	case closed:
-		return engine.ErrClosed
+		return run.ErrClosed
 	}
 	return engine.ErrNotHeld
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/internal/async"
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/run"
 )
 
 type lockSeam = engine.LockSeam // see internal/engine/part.go
@@ -170,7 +171,7 @@ func (l *Lock) latest(ctx context.Context, but []*whole) *whole {
 func (l *Lock) notHeld() error {
 	for m := range l.leaves() {
 		if m.engine != nil && m.engine.IsClosed() {
-			return engine.ErrClosed
+			return run.ErrClosed
 		}
 	}
 	return engine.ErrNotHeld

@@ -9,6 +9,7 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/wait"
 )
 
@@ -388,14 +389,14 @@ func (t *taking) try(ctx, trying context.Context, i int) grant {
 // forGood reports whether it would be of no use to ask again.
 func forGood(err error) bool {
 	for _, lasting := range []error{
-		engine.ErrReentry, engine.ErrUpgrade, engine.ErrKeyConflict, engine.ErrUnsupported,
-		engine.ErrClosed, engine.ErrLeaseLost, errNoHold,
+		engine.ErrReentry, engine.ErrUpgrade, engine.ErrKeyConflict, run.ErrUnsupported,
+		run.ErrClosed, engine.ErrLeaseLost, errNoHold,
 	} {
 		if errors.Is(err, lasting) {
 			return true
 		}
 	}
-	return engine.Hopeless(err)
+	return run.Hopeless(err)
 }
 
 // late takes in the answers that come when the round is over: they join the whole

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/wait"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 	"github.com/latchkey-go/latchkey/lua"
@@ -85,11 +86,11 @@ func plain(holder string) string {
 // args returns room for keys and arguments, n of them and the values, with the
 // group as the first key.
 func (s *scripts) args(n int) []any {
-	return append(make([]any, engine.Head, engine.Head+n+len(s.values)), s.keyArg)
+	return append(make([]any, run.Head, run.Head+n+len(s.values)), s.keyArg)
 }
 
 // Acquire runs multilock/acquire.
-func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *engine.Request) (engine.Grant, error) {
+func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Request) (engine.Grant, error) {
 	who := plain(r.Holder)
 	keys, args := 2, append(s.args(9), claimKey(s.key, r.Holder))
 	if r.Label != "" {
@@ -106,7 +107,7 @@ func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, opts engine.Sen
 			return engine.Grant{Verdict: verdict, Left: engine.LeaseLeft(reply.Ints[1])}, nil
 		}
 	}
-	return engine.Grant{}, engine.Unexpected(lua.GroupAcquire, reply.Ints)
+	return engine.Grant{}, run.Unexpected(lua.GroupAcquire, reply.Ints)
 }
 
 var acquireVerdicts = map[int64]engine.Verdict{
@@ -114,7 +115,7 @@ var acquireVerdicts = map[int64]engine.Verdict{
 }
 
 // Release runs multilock/release.
-func (s *scripts) Release(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *engine.Return) (engine.Verdict, error) {
+func (s *scripts) Release(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Return) (engine.Verdict, error) {
 	who, heir := plain(r.Holder), ""
 	keys, args := 2, append(s.args(11), claimKey(s.key, r.Holder))
 	if r.Label != "" {
@@ -134,7 +135,7 @@ func (s *scripts) Release(ctx context.Context, e *engine.Engine, opts engine.Sen
 			return verdict, nil
 		}
 	}
-	return 0, engine.Unexpected(lua.GroupRelease, reply.Ints)
+	return 0, run.Unexpected(lua.GroupRelease, reply.Ints)
 }
 
 var releaseVerdicts = map[int64]engine.Verdict{
@@ -145,8 +146,8 @@ var releaseVerdicts = map[int64]engine.Verdict{
 func (*scripts) RenewKind() string { return "multilock" }
 
 // Renew runs multilock/renew for sets of any group.
-func (*scripts) Renew(ctx context.Context, e *engine.Engine, opts engine.SendOptions, batch []engine.Renewal, d engine.Deadline) ([]watchdog.Result, error) {
-	args := make([]any, engine.Head, engine.Head+2+8*len(batch))
+func (*scripts) Renew(ctx context.Context, e *engine.Engine, opts run.Options, batch []engine.Renewal, d run.Deadline) ([]watchdog.Result, error) {
+	args := make([]any, run.Head, run.Head+2+8*len(batch))
 	sets := append(make([]any, 0, 2+8*len(batch)), d.NotAfter, d.Ahead)
 	for _, r := range batch {
 		who, values := split(r.Holder)
@@ -160,12 +161,12 @@ func (*scripts) Renew(ctx context.Context, e *engine.Engine, opts engine.SendOpt
 			sets = append(sets, values[:hashed])
 		}
 	}
-	reply, err := e.Eval(ctx, opts, lua.GroupRenew, len(args)-engine.Head, append(args, sets...))
+	reply, err := e.Eval(ctx, opts, lua.GroupRenew, len(args)-run.Head, append(args, sets...))
 	if err != nil {
 		return nil, err
 	}
 	if n := len(reply.Ints); n != 1 && n != 1+len(batch) {
-		return nil, engine.Unexpected(lua.GroupRenew, reply.Ints)
+		return nil, run.Unexpected(lua.GroupRenew, reply.Ints)
 	}
 	e.Learn(reply, reply.Ints[0])
 	if len(reply.Ints) == 1 {
@@ -189,7 +190,7 @@ func renewResult(answer int64) watchdog.Result {
 }
 
 // force runs multilock/force.
-func (s *scripts) force(ctx context.Context, e *engine.Engine, opts engine.SendOptions) (bool, error) {
+func (s *scripts) force(ctx context.Context, e *engine.Engine, opts run.Options) (bool, error) {
 	reply, err := e.Eval(ctx, opts, lua.GroupForce, 1, append(append(s.args(3), s.channelArg, e.Verb()), s.values...))
 	return reply.Int == 1, err
 }
@@ -201,13 +202,13 @@ type setState struct {
 }
 
 // state runs multilock/state.
-func (s *scripts) state(ctx context.Context, e *engine.Engine, opts engine.SendOptions, holder string) (setState, error) {
+func (s *scripts) state(ctx context.Context, e *engine.Engine, opts run.Options, holder string) (setState, error) {
 	reply, err := e.Eval(ctx, opts, lua.GroupState, 1, append(append(s.args(2), holder), s.values...))
 	if err != nil {
 		return setState{}, err
 	}
 	if len(reply.Ints) != 3 {
-		return setState{}, engine.Unexpected(lua.GroupState, reply.Ints)
+		return setState{}, run.Unexpected(lua.GroupState, reply.Ints)
 	}
 	return setState{all: int(reply.Ints[0]), mine: int(reply.Ints[1]), left: millis(max(reply.Ints[2], 0))}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/run"
 )
 
 // An answer is what came of asking a part something.
@@ -79,7 +80,7 @@ func (w *whole) unlockPart(ctx context.Context, p *part) error {
 
 // notThere reports whether err says that there was nothing to be given back.
 func notThere(err error) bool {
-	return errors.Is(err, engine.ErrNotHeld) || errors.Is(err, engine.ErrClosed)
+	return errors.Is(err, engine.ErrNotHeld) || errors.Is(err, run.ErrClosed)
 }
 
 // A returning is what came of giving the parts back.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/wait"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 	"github.com/latchkey-go/latchkey/lua"
@@ -52,12 +53,12 @@ var keep any = engine.Remembered.Milliseconds()
 // args returns room for keys and arguments, n of them, with the semaphore as the
 // first key.
 func (s *scripts) args(n int) []any {
-	return append(make([]any, engine.Head, engine.Head+n), s.keyArg)
+	return append(make([]any, run.Head, run.Head+n), s.keyArg)
 }
 
 // acquire runs permitsemaphore/acquire for the first of wants, and the others
 // after it.
-func (s *scripts) acquire(ctx context.Context, e *engine.Engine, opts engine.SendOptions, wants []*want, d engine.Deadline) (ans engine.Answer, served int, err error) {
+func (s *scripts) acquire(ctx context.Context, e *engine.Engine, opts run.Options, wants []*want, d run.Deadline) (ans engine.Answer, served int, err error) {
 	args := append(s.args(6+3*len(wants)), s.outArg, d.NotAfter, d.Ahead, s.channelArg, e.Verb())
 	for _, w := range wants {
 		args = append(args, len(w.ids), w.lease.Milliseconds())
@@ -72,7 +73,7 @@ func (s *scripts) acquire(ctx context.Context, e *engine.Engine, opts engine.Sen
 		}
 		got := reply.Ints
 		if len(got) != 4 {
-			return ans, 0, engine.Unexpected(lua.PermitAcquire, got)
+			return ans, 0, run.Unexpected(lua.PermitAcquire, got)
 		}
 		e.Learn(reply, got[3])
 		more := got[2] == 0 // permits to reclaim
@@ -90,7 +91,7 @@ func (s *scripts) acquire(ctx context.Context, e *engine.Engine, opts engine.Sen
 }
 
 // Free runs permitsemaphore/release.
-func (s *scripts) Free(ctx context.Context, e *engine.Engine, opts engine.SendOptions, ids []string, all bool) ([]bool, error) {
+func (s *scripts) Free(ctx context.Context, e *engine.Engine, opts run.Options, ids []string, all bool) ([]bool, error) {
 	mode := "ANY"
 	if all {
 		mode = "ALL"
@@ -104,7 +105,7 @@ func (s *scripts) Free(ctx context.Context, e *engine.Engine, opts engine.SendOp
 		return nil, err
 	}
 	if len(reply.Ints) != 1+len(ids) {
-		return nil, engine.Unexpected(lua.PermitRelease, reply.Ints)
+		return nil, run.Unexpected(lua.PermitRelease, reply.Ints)
 	}
 	out := make([]bool, len(ids))
 	for i := range out {
@@ -117,8 +118,8 @@ func (s *scripts) Free(ctx context.Context, e *engine.Engine, opts engine.SendOp
 func (*scripts) RenewKind() string { return "permitsemaphore" }
 
 // Renew runs permitsemaphore/renew for permits of any semaphore.
-func (*scripts) Renew(ctx context.Context, e *engine.Engine, opts engine.SendOptions, batch []engine.Renewal, d engine.Deadline) ([]watchdog.Result, error) {
-	args := make([]any, engine.Head, engine.Head+2+3*len(batch))
+func (*scripts) Renew(ctx context.Context, e *engine.Engine, opts run.Options, batch []engine.Renewal, d run.Deadline) ([]watchdog.Result, error) {
+	args := make([]any, run.Head, run.Head+2+3*len(batch))
 	for _, r := range batch {
 		args = append(args, outKey(r.Key))
 	}
@@ -131,7 +132,7 @@ func (*scripts) Renew(ctx context.Context, e *engine.Engine, opts engine.SendOpt
 		return nil, err
 	}
 	if n := len(reply.Ints); n != 1 && n != 1+len(batch) {
-		return nil, engine.Unexpected(lua.PermitRenew, reply.Ints)
+		return nil, run.Unexpected(lua.PermitRenew, reply.Ints)
 	}
 	e.Learn(reply, reply.Ints[0])
 	if len(reply.Ints) == 1 {
@@ -151,43 +152,43 @@ func (*scripts) Renew(ctx context.Context, e *engine.Engine, opts engine.SendOpt
 }
 
 // set runs permitsemaphore/set.
-func (s *scripts) set(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *request, n int) (engine.Verdict, error) {
+func (s *scripts) set(ctx context.Context, e *engine.Engine, opts run.Options, r *request, n int) (engine.Verdict, error) {
 	return s.run(ctx, e, opts, lua.PermitSet, append(s.args(9), r.claim, n, r.ticket.Number, keep,
 		r.deadline.NotAfter, r.deadline.Ahead, s.channelArg, e.Verb()))
 }
 
 // add runs permitsemaphore/add.
-func (s *scripts) add(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *request, n int) (engine.Verdict, error) {
+func (s *scripts) add(ctx context.Context, e *engine.Engine, opts run.Options, r *request, n int) (engine.Verdict, error) {
 	return s.run(ctx, e, opts, lua.PermitAdd, append(s.args(9), r.claim, n, r.ticket.Number, keep,
 		r.deadline.NotAfter, r.deadline.Ahead, s.channelArg, e.Verb()))
 }
 
 // resize runs permitsemaphore/resize.
-func (s *scripts) resize(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *request, n int) (engine.Verdict, error) {
+func (s *scripts) resize(ctx context.Context, e *engine.Engine, opts run.Options, r *request, n int) (engine.Verdict, error) {
 	return s.runOn(ctx, e, opts, lua.PermitResize, 3, append(s.args(10), s.outArg, r.claim, n, r.ticket.Number, keep,
 		r.deadline.NotAfter, r.deadline.Ahead, s.channelArg, e.Verb()))
 }
 
 // update runs permitsemaphore/update.
-func (s *scripts) update(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *request, id string, lease time.Duration) (engine.Verdict, error) {
-	args := append(make([]any, engine.Head, engine.Head+10), s.outArg, r.claim, id, lease.Milliseconds(),
+func (s *scripts) update(ctx context.Context, e *engine.Engine, opts run.Options, r *request, id string, lease time.Duration) (engine.Verdict, error) {
+	args := append(make([]any, run.Head, run.Head+10), s.outArg, r.claim, id, lease.Milliseconds(),
 		r.ticket.Number, keep, r.deadline.NotAfter, r.deadline.Ahead, s.channelArg, e.Verb())
 	return s.runOn(ctx, e, opts, lua.PermitUpdate, 2, args)
 }
 
 // run runs a script with two keys that answers with a verdict and the server's
 // time.
-func (s *scripts) run(ctx context.Context, e *engine.Engine, opts engine.SendOptions, script *lua.Script, args []any) (engine.Verdict, error) {
+func (s *scripts) run(ctx context.Context, e *engine.Engine, opts run.Options, script *lua.Script, args []any) (engine.Verdict, error) {
 	return s.runOn(ctx, e, opts, script, 2, args)
 }
 
-func (*scripts) runOn(ctx context.Context, e *engine.Engine, opts engine.SendOptions, script *lua.Script, keys int, args []any) (engine.Verdict, error) {
+func (*scripts) runOn(ctx context.Context, e *engine.Engine, opts run.Options, script *lua.Script, keys int, args []any) (engine.Verdict, error) {
 	reply, err := e.Eval(ctx, opts, script, keys, args)
 	if err != nil {
 		return 0, err
 	}
 	if len(reply.Ints) != 2 {
-		return 0, engine.Unexpected(script, reply.Ints)
+		return 0, run.Unexpected(script, reply.Ints)
 	}
 	e.Learn(reply, reply.Ints[1])
 	switch reply.Ints[0] {
@@ -203,14 +204,14 @@ func (*scripts) runOn(ctx context.Context, e *engine.Engine, opts engine.SendOpt
 type state struct{ available, out int }
 
 // state runs permitsemaphore/state, until all permits whose lease is over are reclaimed.
-func (s *scripts) state(ctx context.Context, e *engine.Engine, opts engine.SendOptions) (state, error) {
+func (s *scripts) state(ctx context.Context, e *engine.Engine, opts run.Options) (state, error) {
 	for {
 		reply, err := e.Eval(ctx, opts, lua.PermitState, 2, append(s.args(4), s.outArg, s.channelArg, e.Verb()))
 		if err != nil {
 			return state{}, err
 		}
 		if len(reply.Ints) != 3 {
-			return state{}, engine.Unexpected(lua.PermitState, reply.Ints)
+			return state{}, run.Unexpected(lua.PermitState, reply.Ints)
 		}
 		if reply.Ints[0] != 2 {
 			return state{available: int(reply.Ints[1]), out: int(reply.Ints[2])}, nil
@@ -220,8 +221,8 @@ func (s *scripts) state(ctx context.Context, e *engine.Engine, opts engine.SendO
 
 // lease runs permitsemaphore/lease. It returns false for a permit that is not
 // out.
-func (s *scripts) lease(ctx context.Context, e *engine.Engine, opts engine.SendOptions, id string) (time.Duration, bool, error) {
-	args := append(make([]any, engine.Head, engine.Head+2), s.outArg, id)
+func (s *scripts) lease(ctx context.Context, e *engine.Engine, opts run.Options, id string) (time.Duration, bool, error) {
+	args := append(make([]any, run.Head, run.Head+2), s.outArg, id)
 	reply, err := e.Eval(ctx, opts, lua.PermitLease, 1, args)
 	switch {
 	case err != nil || reply.Int == -2:
@@ -233,7 +234,7 @@ func (s *scripts) lease(ctx context.Context, e *engine.Engine, opts engine.SendO
 }
 
 // delete runs permitsemaphore/delete.
-func (s *scripts) delete(ctx context.Context, e *engine.Engine, opts engine.SendOptions) (bool, error) {
+func (s *scripts) delete(ctx context.Context, e *engine.Engine, opts run.Options) (bool, error) {
 	reply, err := e.Eval(ctx, opts, lua.PermitDelete, 2, append(s.args(2), s.outArg))
 	return reply.Int == 1, err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/run"
 )
 
 // A Semaphore is a semaphore of permits with leases, on a client. Goroutines may
@@ -177,7 +178,7 @@ func (s *Semaphore) release(ctx context.Context, op string, ids []string) (unkno
 	}
 	ended := s.engine.Returning(ctx, s.spec, raw)
 	maybe := false
-	err = s.engine.Return(ctx, op, s.spec, func(ctx context.Context, opts engine.SendOptions, _ engine.Deadline) (engine.Verdict, error) {
+	err = s.engine.Return(ctx, op, s.spec, func(ctx context.Context, opts run.Options, _ run.Deadline) (engine.Verdict, error) {
 		out, err := s.scripts.Free(ctx, s.engine, opts, raw, true)
 		unknown = nil
 		for i, there := range out {
@@ -188,7 +189,7 @@ func (s *Semaphore) release(ctx context.Context, op string, ids []string) (unkno
 		if maybe && len(unknown) == len(ids) {
 			unknown = nil // an earlier request has given them back, without an answer
 		}
-		maybe = maybe || engine.Sort(err) == engine.Maybe
+		maybe = maybe || run.Classify(err) == run.Unknown
 		return engine.Granted, err
 	})
 	ended(engine.Done(err) && len(unknown) == 0)
@@ -202,7 +203,7 @@ func (s *Semaphore) TrySetPermits(ctx context.Context, n int) (set bool, err err
 	if err := engine.CheckCount(int64(n), 0); err != nil {
 		return false, s.engine.Wrap(op, s.spec, err)
 	}
-	err = s.change(ctx, op, func(ctx context.Context, opts engine.SendOptions, r *request) (v engine.Verdict, err error) {
+	err = s.change(ctx, op, func(ctx context.Context, opts run.Options, r *request) (v engine.Verdict, err error) {
 		v, err = s.scripts.set(ctx, s.engine, opts, r, n)
 		set = v == engine.Granted
 		return v, err
@@ -219,7 +220,7 @@ func (s *Semaphore) SetPermits(ctx context.Context, n int) error {
 	if err := engine.CheckCount(int64(n), 0); err != nil {
 		return s.engine.Wrap(op, s.spec, err)
 	}
-	return s.change(ctx, op, func(ctx context.Context, opts engine.SendOptions, r *request) (engine.Verdict, error) {
+	return s.change(ctx, op, func(ctx context.Context, opts run.Options, r *request) (engine.Verdict, error) {
 		return s.scripts.resize(ctx, s.engine, opts, r, n)
 	})
 }
@@ -233,15 +234,15 @@ func (s *Semaphore) AddPermits(ctx context.Context, n int) error {
 	if err := engine.CheckCount(int64(n), -engine.MaxCount); err != nil || n == 0 {
 		return s.engine.Wrap(op, s.spec, err)
 	}
-	return s.change(ctx, op, func(ctx context.Context, opts engine.SendOptions, r *request) (engine.Verdict, error) {
+	return s.change(ctx, op, func(ctx context.Context, opts run.Options, r *request) (engine.Verdict, error) {
 		return s.scripts.add(ctx, s.engine, opts, r, n)
 	})
 }
 
 // change runs f, which makes one request that may be made again.
-func (s *Semaphore) change(ctx context.Context, op string, f func(context.Context, engine.SendOptions, *request) (engine.Verdict, error)) error {
+func (s *Semaphore) change(ctx context.Context, op string, f func(context.Context, run.Options, *request) (engine.Verdict, error)) error {
 	r := s.request()
-	err := s.engine.Change(ctx, op, s.spec, func(ctx context.Context, opts engine.SendOptions, d engine.Deadline) (engine.Verdict, error) {
+	err := s.engine.Change(ctx, op, s.spec, func(ctx context.Context, opts run.Options, d run.Deadline) (engine.Verdict, error) {
 		r.deadline = d
 		return f(ctx, opts, r)
 	})
@@ -270,7 +271,7 @@ func (s *Semaphore) Permits(ctx context.Context) (int, error) {
 }
 
 func (s *Semaphore) state(ctx context.Context, op string) (st state, err error) {
-	err = s.engine.Ask(ctx, op, s.spec, true, func(ctx context.Context, opts engine.SendOptions) (err error) {
+	err = s.engine.Ask(ctx, op, s.spec, true, func(ctx context.Context, opts run.Options) (err error) {
 		st, err = s.scripts.state(ctx, s.engine, opts)
 		return err
 	})
@@ -295,7 +296,7 @@ func (s *Semaphore) UpdateLease(ctx context.Context, id string, lease time.Durat
 	}
 	lease = max(lease.Truncate(time.Millisecond), 0)
 	sent := s.engine.Instant() // the first request may be the one that counts
-	err = s.change(ctx, op, func(ctx context.Context, opts engine.SendOptions, r *request) (engine.Verdict, error) {
+	err = s.change(ctx, op, func(ctx context.Context, opts run.Options, r *request) (engine.Verdict, error) {
 		v, err := s.scripts.update(ctx, s.engine, opts, r, raw, lease)
 		if updated = v == engine.Granted; updated {
 			s.engine.Relet(ctx, s.spec, raw, sent, lease)
@@ -312,7 +313,7 @@ func (s *Semaphore) LeaseTime(ctx context.Context, id string) (left time.Duratio
 	const op = "lease-time"
 	raw, ok := decodeID(id)
 	if ok {
-		err = s.engine.Ask(ctx, op, s.spec, true, func(ctx context.Context, opts engine.SendOptions) (err error) {
+		err = s.engine.Ask(ctx, op, s.spec, true, func(ctx context.Context, opts run.Options) (err error) {
 			left, ok, err = s.scripts.lease(ctx, s.engine, opts, raw)
 			return err
 		})
@@ -327,7 +328,7 @@ func (s *Semaphore) LeaseTime(ctx context.Context, id string) (left time.Duratio
 // reports whether there was one. Whoever holds a permit that the watchdog renews
 // hears of it within one renewal. Who waits for permits goes on waiting.
 func (s *Semaphore) Delete(ctx context.Context) (deleted bool, err error) {
-	err = s.engine.Ask(ctx, "delete", s.spec, false, func(ctx context.Context, opts engine.SendOptions) (err error) {
+	err = s.engine.Ask(ctx, "delete", s.spec, false, func(ctx context.Context, opts run.Options) (err error) {
 		deleted, err = s.scripts.delete(ctx, s.engine, opts)
 		return err
 	})

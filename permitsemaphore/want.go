@@ -9,6 +9,7 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 )
 
@@ -43,13 +44,13 @@ func newWant(ctx context.Context, s *Semaphore, n int, cfg *engine.LockConfig) *
 }
 
 // Ask asks for the permits.
-func (w *want) Ask(ctx context.Context, opts engine.SendOptions, d engine.Deadline) (engine.Answer, error) {
+func (w *want) Ask(ctx context.Context, opts run.Options, d run.Deadline) (engine.Answer, error) {
 	ans, _, err := w.AskAll(ctx, opts, d, nil)
 	return ans, err
 }
 
 // AskAll asks for the permits of w, and of others after it.
-func (w *want) AskAll(ctx context.Context, opts engine.SendOptions, d engine.Deadline, others []engine.Want) (engine.Answer, int, error) {
+func (w *want) AskAll(ctx context.Context, opts run.Options, d run.Deadline, others []engine.Want) (engine.Answer, int, error) {
 	wants := make([]*want, 1, 1+len(others))
 	wants[0] = w
 	for _, o := range others {
@@ -73,7 +74,7 @@ func (w *want) Got() error {
 			w.permits = nil
 			select {
 			case <-e.Closed():
-				return engine.ErrClosed
+				return run.ErrClosed
 			default:
 				return errShort
 			}
@@ -96,7 +97,7 @@ func (w *want) Leases() []*engine.Lease {
 }
 
 // Undo gives the permits back, if they are out.
-func (w *want) Undo(ctx context.Context, opts engine.SendOptions) (engine.Verdict, error) {
+func (w *want) Undo(ctx context.Context, opts run.Options) (engine.Verdict, error) {
 	out, err := w.semaphore.scripts.Free(ctx, w.semaphore.engine, opts, w.ids, false)
 	if err != nil {
 		return 0, err
@@ -111,7 +112,7 @@ func (w *want) Undo(ctx context.Context, opts engine.SendOptions) (engine.Verdic
 
 // Sweep gives back what a request that came late took in the name of permits that
 // had ended already.
-func (w *want) Sweep(ctx context.Context, opts engine.SendOptions) error {
+func (w *want) Sweep(ctx context.Context, opts run.Options) error {
 	var ids []string
 	for _, p := range w.permits {
 		if p.lease.Ended() {
@@ -138,7 +139,7 @@ type request struct {
 	engine   *engine.Engine
 	ticket   *engine.Ticket
 	claim    string // key in which it is remembered
-	deadline engine.Deadline
+	deadline run.Deadline
 }
 
 func (s *Semaphore) request() *request {

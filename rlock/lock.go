@@ -7,6 +7,7 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/run"
 )
 
 type lockSeam = engine.LockSeam // see internal/engine/part.go
@@ -88,7 +89,7 @@ func (l *Lock) Unlock(ctx context.Context) error { return l.engine.UnlockHolder(
 // closed.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	var freed bool
-	err := l.engine.Ask(ctx, "force-unlock", l.spec, false, func(ctx context.Context, opts engine.SendOptions) (err error) {
+	err := l.engine.Ask(ctx, "force-unlock", l.spec, false, func(ctx context.Context, opts run.Options) (err error) {
 		freed, err = l.scripts.force(ctx, l.engine, opts)
 		return err
 	})
@@ -143,7 +144,7 @@ func (l *Lock) Token(ctx context.Context) (int64, error) {
 
 func (l *Lock) state(ctx context.Context, op, holder string) (st state, err error) {
 	l.engine.UpToDate(ctx, l.spec.Key)
-	err = l.engine.Ask(ctx, op, l.spec, true, func(ctx context.Context, opts engine.SendOptions) (err error) {
+	err = l.engine.Ask(ctx, op, l.spec, true, func(ctx context.Context, opts run.Options) (err error) {
 		st, err = l.scripts.state(ctx, l.engine, opts, holder)
 		return err
 	})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 	"github.com/latchkey-go/latchkey/lua"
 )
@@ -72,11 +73,11 @@ func (s *scripts) verb(e *engine.Engine) any {
 // args returns room for keys and arguments, n of them, with the lock as the
 // first key.
 func (s *scripts) args(n int) []any {
-	return append(make([]any, engine.Head, engine.Head+n), s.keyArg)
+	return append(make([]any, run.Head, run.Head+n), s.keyArg)
 }
 
 // Acquire runs rlock/acquire.
-func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *engine.Request) (engine.Grant, error) {
+func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Request) (engine.Grant, error) {
 	fenced, lists := s.token != "", r.Entry != "" || len(r.Unlist) > 0
 	room := 6
 	if fenced || lists || r.Label != "" {
@@ -120,16 +121,16 @@ func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, opts engine.Sen
 			return engine.Grant{Verdict: verdict, Left: engine.LeaseLeft(reply.Ints[1]), Token: reply.Ints[3], Server: reply.Ints[2]}, nil
 		}
 	}
-	return engine.Grant{}, engine.Unexpected(lua.RLockAcquire, reply.Ints)
+	return engine.Grant{}, run.Unexpected(lua.RLockAcquire, reply.Ints)
 }
 
 // acquireMany takes a part in a run of rlock/acquire_many. done is false when that
 // has not settled it.
-func (s *scripts) acquireMany(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *engine.Request) (g engine.Grant, done bool, err error) {
+func (s *scripts) acquireMany(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Request) (g engine.Grant, done bool, err error) {
 	if !e.Crowded() {
 		return g, false, nil
 	}
-	part := engine.BatchRequest{Script: lua.RLockAcquireMany, Deadline: r.Deadline}
+	part := run.BatchRequest{Script: lua.RLockAcquireMany, Deadline: r.Deadline}
 	part.SharedArgs[0] = r.Lease.Milliseconds()
 	part.Keys[0], part.Args[0] = s.keyArg, r.Holder
 	return e.AcquireMany(ctx, opts, &part, r.Lease)
@@ -140,7 +141,7 @@ var acquireVerdicts = map[int64]engine.Verdict{
 }
 
 // Release runs rlock/release, or rlock/pass when there is an heir before all others.
-func (s *scripts) Release(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *engine.Return) (engine.Verdict, error) {
+func (s *scripts) Release(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Return) (engine.Verdict, error) {
 	if r.Heir != nil && r.Heir.Entry == "" {
 		return s.pass(ctx, e, opts, r)
 	}
@@ -205,12 +206,12 @@ func (s *scripts) Release(ctx context.Context, e *engine.Engine, opts engine.Sen
 			return verdict, nil
 		}
 	}
-	return 0, engine.Unexpected(lua.RLockRelease, reply.Ints)
+	return 0, run.Unexpected(lua.RLockRelease, reply.Ints)
 }
 
 // releaseMany takes a part in a run of rlock/release_many. done is false when that
 // has not settled it.
-func (s *scripts) releaseMany(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *engine.Return, gives bool) (done bool, err error) {
+func (s *scripts) releaseMany(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Return, gives bool) (done bool, err error) {
 	if !e.Crowded() {
 		return false, nil
 	}
@@ -218,7 +219,7 @@ func (s *scripts) releaseMany(ctx context.Context, e *engine.Engine, opts engine
 	if verb != "PUBLISH" && verb != "NONE" {
 		return false, nil
 	}
-	part := engine.BatchRequest{Script: lua.RLockReleaseMany, Deadline: r.Deadline}
+	part := run.BatchRequest{Script: lua.RLockReleaseMany, Deadline: r.Deadline}
 	part.SharedArgs[0] = verb
 	part.Keys[0], part.Args[0], part.Args[1] = s.keyArg, r.Holder, s.channelArg
 	if gives {
@@ -253,7 +254,7 @@ func bit(yes bool) int {
 }
 
 // pass runs rlock/pass.
-func (s *scripts) pass(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *engine.Return) (engine.Verdict, error) {
+func (s *scripts) pass(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Return) (engine.Verdict, error) {
 	keys, args := 1, s.args(12+len(r.Unlist))
 	if r.Heir.Tokens > 0 {
 		keys, args = keys+1, append(args, s.token)
@@ -280,19 +281,19 @@ func (s *scripts) pass(ctx context.Context, e *engine.Engine, opts engine.SendOp
 			return verdict, nil
 		}
 	}
-	return 0, engine.Unexpected(lua.RLockPass, reply.Ints)
+	return 0, run.Unexpected(lua.RLockPass, reply.Ints)
 }
 
 // RenewKind names rlock/renew.
 func (*scripts) RenewKind() string { return "rlock" }
 
 // Renew runs rlock/renew for locks of any name.
-func (*scripts) Renew(ctx context.Context, e *engine.Engine, opts engine.SendOptions, batch []engine.Renewal, d engine.Deadline) ([]watchdog.Result, error) {
+func (*scripts) Renew(ctx context.Context, e *engine.Engine, opts run.Options, batch []engine.Renewal, d run.Deadline) ([]watchdog.Result, error) {
 	return e.RenewLocks(ctx, opts, batch, d)
 }
 
 // force runs rlock/force.
-func (s *scripts) force(ctx context.Context, e *engine.Engine, opts engine.SendOptions) (bool, error) {
+func (s *scripts) force(ctx context.Context, e *engine.Engine, opts run.Options) (bool, error) {
 	reply, err := e.Eval(ctx, opts, lua.RLockForce, 1, append(s.args(3), s.channelArg, s.verb(e)))
 	return reply.Int == 1, err
 }
@@ -305,7 +306,7 @@ type state struct {
 }
 
 // state runs rlock/state.
-func (s *scripts) state(ctx context.Context, e *engine.Engine, opts engine.SendOptions, holder string) (state, error) {
+func (s *scripts) state(ctx context.Context, e *engine.Engine, opts run.Options, holder string) (state, error) {
 	keys, args := 1, s.args(3)
 	if s.token != "" {
 		keys, args = keys+1, append(args, s.token)
@@ -315,7 +316,7 @@ func (s *scripts) state(ctx context.Context, e *engine.Engine, opts engine.SendO
 		return state{}, err
 	}
 	if len(reply.Ints) != 4 {
-		return state{}, engine.Unexpected(lua.RLockState, reply.Ints)
+		return state{}, run.Unexpected(lua.RLockState, reply.Ints)
 	}
 	st := state{all: int(reply.Ints[0]), mine: int(reply.Ints[1]), token: reply.Ints[3]}
 	switch left := reply.Ints[2]; {

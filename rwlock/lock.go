@@ -8,6 +8,7 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/run"
 )
 
 type lockSeam = engine.LockSeam // see internal/engine/part.go
@@ -161,7 +162,7 @@ func (l *Lock) Unlock(ctx context.Context) error { return l.engine.UnlockHolder(
 // is a Go client, learns of it within one renewal: its Lost is closed.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	var freed bool
-	err := l.engine.Ask(ctx, l.op("force-unlock"), l.spec, false, func(ctx context.Context, opts engine.SendOptions) (err error) {
+	err := l.engine.Ask(ctx, l.op("force-unlock"), l.spec, false, func(ctx context.Context, opts run.Options) (err error) {
 		freed, err = l.scripts.force(ctx, l.engine, opts)
 		return err
 	})
@@ -209,7 +210,7 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 }
 
 func (l *Lock) state(ctx context.Context, op, holder string) (st state, err error) {
-	err = l.engine.Ask(ctx, l.op(op), l.spec, true, func(ctx context.Context, opts engine.SendOptions) (err error) {
+	err = l.engine.Ask(ctx, l.op(op), l.spec, true, func(ctx context.Context, opts run.Options) (err error) {
 		st, err = l.scripts.state(ctx, l.engine, opts, holder)
 		return err
 	})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/wait"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 	"github.com/latchkey-go/latchkey/lua"
@@ -63,15 +64,15 @@ func timeout(key, holder string, n int) string {
 // args returns room for keys and arguments, n of them, with the lock as the
 // first key.
 func (s *scripts) args(n int) []any {
-	return append(make([]any, engine.Head, engine.Head+n), s.keyArg)
+	return append(make([]any, run.Head, run.Head+n), s.keyArg)
 }
 
 // RenewKind names rwlock/renew, which takes both halves.
 func (*scripts) RenewKind() string { return "rwlock" }
 
 // Renew runs rwlock/renew for locks of any name, read and write.
-func (*scripts) Renew(ctx context.Context, e *engine.Engine, opts engine.SendOptions, batch []engine.Renewal, d engine.Deadline) ([]watchdog.Result, error) {
-	args := make([]any, engine.Head, engine.Head+2+7*len(batch))
+func (*scripts) Renew(ctx context.Context, e *engine.Engine, opts run.Options, batch []engine.Renewal, d run.Deadline) ([]watchdog.Result, error) {
+	args := make([]any, run.Head, run.Head+2+7*len(batch))
 	holders := make([]any, 0, 2+4*len(batch))
 	holders = append(holders, d.NotAfter, d.Ahead)
 	for _, r := range batch {
@@ -88,13 +89,13 @@ func (*scripts) Renew(ctx context.Context, e *engine.Engine, opts engine.SendOpt
 		}
 		holders = append(holders, r.Holder, r.Lease.Milliseconds(), timeouts, labels)
 	}
-	keys := len(args) - engine.Head
+	keys := len(args) - run.Head
 	reply, err := e.Eval(ctx, opts, lua.RWLockRenew, keys, append(args, holders...))
 	if err != nil {
 		return nil, err
 	}
 	if n := len(reply.Ints); n != 1 && n != 1+len(batch) {
-		return nil, engine.Unexpected(lua.RWLockRenew, reply.Ints)
+		return nil, run.Unexpected(lua.RWLockRenew, reply.Ints)
 	}
 	e.Learn(reply, reply.Ints[0])
 	if len(reply.Ints) == 1 {
@@ -118,14 +119,14 @@ func renewResult(answer int64) watchdog.Result {
 }
 
 // acquired reads what the acquire scripts answer.
-func acquired(e *engine.Engine, script *lua.Script, reply engine.Reply) (engine.Grant, error) {
+func acquired(e *engine.Engine, script *lua.Script, reply run.Reply) (engine.Grant, error) {
 	if len(reply.Ints) == 3 {
 		if verdict, ok := acquireVerdicts[reply.Ints[0]]; ok {
 			e.Learn(reply, reply.Ints[2])
 			return engine.Grant{Verdict: verdict, Left: engine.LeaseLeft(reply.Ints[1]), Server: reply.Ints[2]}, nil
 		}
 	}
-	return engine.Grant{}, engine.Unexpected(script, reply.Ints)
+	return engine.Grant{}, run.Unexpected(script, reply.Ints)
 }
 
 var acquireVerdicts = map[int64]engine.Verdict{
@@ -133,7 +134,7 @@ var acquireVerdicts = map[int64]engine.Verdict{
 }
 
 // release runs one of the release scripts, which take the same.
-func (s *scripts) release(ctx context.Context, e *engine.Engine, opts engine.SendOptions, script *lua.Script, r *engine.Return) (engine.Verdict, error) {
+func (s *scripts) release(ctx context.Context, e *engine.Engine, opts run.Options, script *lua.Script, r *engine.Return) (engine.Verdict, error) {
 	keys, args := 1, s.args(11)
 	if r.Label != "" {
 		keys, args = keys+1, append(args, engine.LabelKey(s.key, r.Holder))
@@ -157,7 +158,7 @@ func (s *scripts) release(ctx context.Context, e *engine.Engine, opts engine.Sen
 			return verdict, nil
 		}
 	}
-	return 0, engine.Unexpected(script, reply.Ints)
+	return 0, run.Unexpected(script, reply.Ints)
 }
 
 var releaseVerdicts = map[int64]engine.Verdict{
@@ -165,7 +166,7 @@ var releaseVerdicts = map[int64]engine.Verdict{
 }
 
 // force runs rwlock/force.
-func (s *scripts) force(ctx context.Context, e *engine.Engine, opts engine.SendOptions) (bool, error) {
+func (s *scripts) force(ctx context.Context, e *engine.Engine, opts run.Options) (bool, error) {
 	reply, err := e.Eval(ctx, opts, lua.RWLockForce, 1, append(s.args(5), s.half, s.prefixArg, s.channelArg, e.Verb()))
 	return reply.Int == 1, err
 }
@@ -177,7 +178,7 @@ type state struct {
 }
 
 // state runs rwlock/state, once for each piece of the lock; with a holder there is one.
-func (s *scripts) state(ctx context.Context, e *engine.Engine, opts engine.SendOptions, holder string) (state, error) {
+func (s *scripts) state(ctx context.Context, e *engine.Engine, opts run.Options, holder string) (state, error) {
 	st, left, from := state{}, int64(-2), int64(0)
 	for {
 		reply, err := e.Eval(ctx, opts, lua.RWLockState, 1, append(s.args(5), s.half, s.prefixArg, holder, from))
@@ -185,7 +186,7 @@ func (s *scripts) state(ctx context.Context, e *engine.Engine, opts engine.SendO
 			return state{}, err
 		}
 		if len(reply.Ints) != 3 {
-			return state{}, engine.Unexpected(lua.RWLockState, reply.Ints)
+			return state{}, run.Unexpected(lua.RWLockState, reply.Ints)
 		}
 		st.count += int(reply.Ints[0])
 		left = max(left, reply.Ints[1])
@@ -217,9 +218,9 @@ func (s *readScripts) spec(name string) *engine.Spec {
 
 // Acquire runs rwlock/acquire_read, or takes a part in a run of
 // rwlock/acquire_read_many.
-func (s *readScripts) Acquire(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *engine.Request) (engine.Grant, error) {
+func (s *readScripts) Acquire(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Request) (engine.Grant, error) {
 	if r.Count == 1 && r.Label == "" && e.Crowded() {
-		part := engine.BatchRequest{Script: lua.RWLockAcquireReadMany, Deadline: r.Deadline}
+		part := run.BatchRequest{Script: lua.RWLockAcquireReadMany, Deadline: r.Deadline}
 		part.SharedKeys = [...]any{s.keyArg, s.signArg}
 		part.SharedArgs[0] = r.Lease.Milliseconds()
 		part.Keys[0], part.Args[0] = timeout(s.key, r.Holder, 1), r.Holder
@@ -251,9 +252,9 @@ func (s *readScripts) Acquire(ctx context.Context, e *engine.Engine, opts engine
 
 // Release runs rwlock/release_read, or takes a part in a run of
 // rwlock/release_read_many.
-func (s *readScripts) Release(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *engine.Return) (engine.Verdict, error) {
+func (s *readScripts) Release(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Return) (engine.Verdict, error) {
 	if verb := e.Verb(); r.Count == 0 && r.Linger == 0 && r.Label == "" && verb == "PUBLISH" && e.Crowded() {
-		part := engine.BatchRequest{Script: lua.RWLockReleaseReadMany, Deadline: r.Deadline}
+		part := run.BatchRequest{Script: lua.RWLockReleaseReadMany, Deadline: r.Deadline}
 		part.SharedKeys[0] = s.keyArg
 		part.SharedArgs = [...]any{verb, s.channelArg, s.prefixArg}
 		part.Keys[0], part.Args[0] = timeout(s.key, r.Holder, 1), r.Holder
@@ -283,7 +284,7 @@ func (s *writeScripts) spec(name string) *engine.Spec {
 }
 
 // Acquire runs rwlock/acquire_write.
-func (s *writeScripts) Acquire(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *engine.Request) (engine.Grant, error) {
+func (s *writeScripts) Acquire(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Request) (engine.Grant, error) {
 	keys, args := 2, append(s.args(11), s.signArg)
 	if r.Label != "" {
 		keys, args = keys+1, append(args, engine.LabelKey(s.key, r.Holder))
@@ -318,7 +319,7 @@ func (s *writeScripts) Acquire(ctx context.Context, e *engine.Engine, opts engin
 }
 
 // Release runs rwlock/release_write.
-func (s *writeScripts) Release(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *engine.Return) (engine.Verdict, error) {
+func (s *writeScripts) Release(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Return) (engine.Verdict, error) {
 	return s.release(ctx, e, opts, lua.RWLockReleaseWrite, r)
 }
 

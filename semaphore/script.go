@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/wait"
 	"github.com/latchkey-go/latchkey/lua"
 )
@@ -43,11 +44,11 @@ var keep any = engine.Remembered.Milliseconds()
 // args returns room for keys and arguments, n of them, with the semaphore as the
 // first key.
 func (s *scripts) args(n int) []any {
-	return append(make([]any, engine.Head, engine.Head+n), s.keyArg)
+	return append(make([]any, run.Head, run.Head+n), s.keyArg)
 }
 
 // acquire runs semaphore/acquire.
-func (s *scripts) acquire(ctx context.Context, e *engine.Engine, opts engine.SendOptions, w *want) (engine.Answer, error) {
+func (s *scripts) acquire(ctx context.Context, e *engine.Engine, opts run.Options, w *want) (engine.Answer, error) {
 	args := append(s.args(7), w.claim, w.n, w.number, keep, w.deadline.NotAfter, w.deadline.Ahead)
 	reply, err := e.Eval(ctx, opts, lua.SemaphoreAcquire, 2, args)
 	switch {
@@ -65,12 +66,12 @@ func (s *scripts) acquire(ctx context.Context, e *engine.Engine, opts engine.Sen
 }
 
 // acquireMany runs semaphore/acquire_many for w, and for others after it.
-func (s *scripts) acquireMany(ctx context.Context, e *engine.Engine, opts engine.SendOptions, w *want, others []engine.Want) (ans engine.Answer, served int, err error) {
+func (s *scripts) acquireMany(ctx context.Context, e *engine.Engine, opts run.Options, w *want, others []engine.Want) (ans engine.Answer, served int, err error) {
 	args := append(s.args(7+3*len(others)), w.claim)
 	for _, o := range others {
 		args = append(args, o.(*want).claim)
 	}
-	keys := len(args) - engine.Head
+	keys := len(args) - run.Head
 	args = append(args, keep, w.deadline.NotAfter, w.deadline.Ahead, w.n, w.number)
 	for _, o := range others {
 		o := o.(*want)
@@ -91,7 +92,7 @@ func (s *scripts) acquireMany(ctx context.Context, e *engine.Engine, opts engine
 }
 
 // release runs semaphore/release.
-func (s *scripts) release(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *request, n int, existing bool) (engine.Verdict, error) {
+func (s *scripts) release(ctx context.Context, e *engine.Engine, opts run.Options, r *request, n int, existing bool) (engine.Verdict, error) {
 	args := append(s.args(10), r.claim, n, r.number, keep, r.deadline.NotAfter, r.deadline.Ahead, s.channelArg, e.Verb())
 	if existing {
 		args = append(args, 1)
@@ -112,7 +113,7 @@ func (s *scripts) release(ctx context.Context, e *engine.Engine, opts engine.Sen
 }
 
 // undo runs semaphore/undo.
-func (s *scripts) undo(ctx context.Context, e *engine.Engine, opts engine.SendOptions, w *want) (engine.Verdict, error) {
+func (s *scripts) undo(ctx context.Context, e *engine.Engine, opts run.Options, w *want) (engine.Verdict, error) {
 	args := append(s.args(7), w.claim, w.n, w.number, keep, s.channelArg, e.Verb())
 	reply, err := e.Eval(ctx, opts, lua.SemaphoreUndo, 2, args)
 	switch {
@@ -125,7 +126,7 @@ func (s *scripts) undo(ctx context.Context, e *engine.Engine, opts engine.SendOp
 }
 
 // set runs semaphore/set.
-func (s *scripts) set(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *request, n int, ttl time.Duration) (engine.Verdict, error) {
+func (s *scripts) set(ctx context.Context, e *engine.Engine, opts run.Options, r *request, n int, ttl time.Duration) (engine.Verdict, error) {
 	args := append(s.args(10), r.claim, n, r.number, keep, r.deadline.NotAfter, r.deadline.Ahead,
 		s.channelArg, e.Verb(), ttl.Milliseconds())
 	reply, err := e.Eval(ctx, opts, lua.SemaphoreSet, 2, args)
@@ -140,7 +141,7 @@ func (s *scripts) set(ctx context.Context, e *engine.Engine, opts engine.SendOpt
 }
 
 // drain runs semaphore/drain.
-func (s *scripts) drain(ctx context.Context, e *engine.Engine, opts engine.SendOptions, r *request) (int, engine.Verdict, error) {
+func (s *scripts) drain(ctx context.Context, e *engine.Engine, opts run.Options, r *request) (int, engine.Verdict, error) {
 	args := append(s.args(6), r.claim, r.number, keep, r.deadline.NotAfter, r.deadline.Ahead)
 	reply, err := e.Eval(ctx, opts, lua.SemaphoreDrain, 2, args)
 	if err != nil {
@@ -154,22 +155,22 @@ func (s *scripts) drain(ctx context.Context, e *engine.Engine, opts engine.SendO
 }
 
 // delete runs semaphore/delete.
-func (s *scripts) delete(ctx context.Context, e *engine.Engine, opts engine.SendOptions) (bool, error) {
+func (s *scripts) delete(ctx context.Context, e *engine.Engine, opts run.Options) (bool, error) {
 	reply, err := e.Eval(ctx, opts, lua.SemaphoreDelete, 1, s.args(1))
 	return reply.Int == 1, err
 }
 
 // state runs semaphore/state.
-func (s *scripts) state(ctx context.Context, e *engine.Engine, opts engine.SendOptions) (int, error) {
+func (s *scripts) state(ctx context.Context, e *engine.Engine, opts run.Options) (int, error) {
 	reply, err := e.Eval(ctx, opts, lua.SemaphoreState, 1, s.args(1))
 	return int(reply.Int), err
 }
 
 // ints returns the n integers that a script answered, the last of which is the
 // server's time.
-func ints(e *engine.Engine, script *lua.Script, r engine.Reply, n int) ([]int64, error) {
+func ints(e *engine.Engine, script *lua.Script, r run.Reply, n int) ([]int64, error) {
 	if len(r.Ints) != n {
-		return nil, engine.Unexpected(script, r.Ints)
+		return nil, run.Unexpected(script, r.Ints)
 	}
 	e.Learn(r, r.Ints[n-1])
 	return r.Ints, nil

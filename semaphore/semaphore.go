@@ -8,6 +8,7 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/run"
 )
 
 // A Semaphore is a counting semaphore on a client. Goroutines may share it.
@@ -63,7 +64,7 @@ func (s *Semaphore) TrySetPermits(ctx context.Context, n int, opts ...SetOption)
 	if err := errors.Join(engine.CheckCount(int64(n), 0), cfg.err); err != nil {
 		return false, s.engine.Wrap(op, s.spec, err)
 	}
-	err = s.change(ctx, op, func(ctx context.Context, opts engine.SendOptions, r *request) (v engine.Verdict, err error) {
+	err = s.change(ctx, op, func(ctx context.Context, opts run.Options, r *request) (v engine.Verdict, err error) {
 		v, err = s.scripts.set(ctx, s.engine, opts, r, n, cfg.ttl)
 		set = v == engine.Granted
 		return v, err
@@ -151,7 +152,7 @@ func (s *Semaphore) release(ctx context.Context, op string, n int, existing bool
 		}
 	}
 	r := newRequest(s)
-	err = s.engine.Return(ctx, op, s.spec, func(ctx context.Context, opts engine.SendOptions, d engine.Deadline) (v engine.Verdict, err error) {
+	err = s.engine.Return(ctx, op, s.spec, func(ctx context.Context, opts run.Options, d run.Deadline) (v engine.Verdict, err error) {
 		r.deadline = d
 		v, err = s.scripts.release(ctx, s.engine, opts, &r, n, existing)
 		released = v == engine.Granted
@@ -170,7 +171,7 @@ func (s *Semaphore) AddPermits(ctx context.Context, n int) error {
 	if err := engine.CheckCount(int64(n), -engine.MaxCount); err != nil || n == 0 {
 		return s.engine.Wrap(op, s.spec, err)
 	}
-	return s.change(ctx, op, func(ctx context.Context, opts engine.SendOptions, r *request) (engine.Verdict, error) {
+	return s.change(ctx, op, func(ctx context.Context, opts run.Options, r *request) (engine.Verdict, error) {
 		return s.scripts.release(ctx, s.engine, opts, r, n, false)
 	})
 }
@@ -182,7 +183,7 @@ func (s *Semaphore) DrainPermits(ctx context.Context) (n int, err error) {
 	// What was drained is remembered in a form of its own: nobody else may use
 	// the ticket.
 	r := newRequest(s)
-	err = s.engine.Change(ctx, "drain-permits", s.spec, func(ctx context.Context, opts engine.SendOptions, d engine.Deadline) (v engine.Verdict, err error) {
+	err = s.engine.Change(ctx, "drain-permits", s.spec, func(ctx context.Context, opts run.Options, d run.Deadline) (v engine.Verdict, err error) {
 		r.deadline = d
 		n, v, err = s.scripts.drain(ctx, s.engine, opts, &r)
 		return v, err
@@ -193,7 +194,7 @@ func (s *Semaphore) DrainPermits(ctx context.Context) (n int, err error) {
 // AvailablePermits returns how many permits are available; 0 when there is no
 // semaphore, and less than 0 after AddPermits took away more than there were.
 func (s *Semaphore) AvailablePermits(ctx context.Context) (n int, err error) {
-	err = s.engine.Ask(ctx, "available-permits", s.spec, true, func(ctx context.Context, opts engine.SendOptions) (err error) {
+	err = s.engine.Ask(ctx, "available-permits", s.spec, true, func(ctx context.Context, opts run.Options) (err error) {
 		n, err = s.scripts.state(ctx, s.engine, opts)
 		return err
 	})
@@ -203,7 +204,7 @@ func (s *Semaphore) AvailablePermits(ctx context.Context) (n int, err error) {
 // Delete removes the semaphore and reports whether there was one. Who waits for
 // permits goes on waiting.
 func (s *Semaphore) Delete(ctx context.Context) (deleted bool, err error) {
-	err = s.engine.Ask(ctx, "delete", s.spec, false, func(ctx context.Context, opts engine.SendOptions) (err error) {
+	err = s.engine.Ask(ctx, "delete", s.spec, false, func(ctx context.Context, opts run.Options) (err error) {
 		deleted, err = s.scripts.delete(ctx, s.engine, opts)
 		return err
 	})
@@ -211,9 +212,9 @@ func (s *Semaphore) Delete(ctx context.Context) (deleted bool, err error) {
 }
 
 // change runs f, which makes one request that may be made again.
-func (s *Semaphore) change(ctx context.Context, op string, f func(context.Context, engine.SendOptions, *request) (engine.Verdict, error)) error {
+func (s *Semaphore) change(ctx context.Context, op string, f func(context.Context, run.Options, *request) (engine.Verdict, error)) error {
 	r := newRequest(s)
-	err := s.engine.Change(ctx, op, s.spec, func(ctx context.Context, opts engine.SendOptions, d engine.Deadline) (engine.Verdict, error) {
+	err := s.engine.Change(ctx, op, s.spec, func(ctx context.Context, opts run.Options, d run.Deadline) (engine.Verdict, error) {
 		r.deadline = d
 		return f(ctx, opts, &r)
 	})

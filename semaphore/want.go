@@ -7,6 +7,7 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/run"
 )
 
 // A request is one that may be made again: the script remembers it.
@@ -15,7 +16,7 @@ type request struct {
 	ticket   *engine.Ticket
 	claim    string // key in which it is remembered
 	number   int64
-	deadline engine.Deadline
+	deadline run.Deadline
 }
 
 func newRequest(s *Semaphore) request {
@@ -48,13 +49,13 @@ var (
 func (w *want) Units() int { return w.n }
 
 // Ask asks for the permits.
-func (w *want) Ask(ctx context.Context, opts engine.SendOptions, d engine.Deadline) (engine.Answer, error) {
+func (w *want) Ask(ctx context.Context, opts run.Options, d run.Deadline) (engine.Answer, error) {
 	w.deadline = d
 	return w.semaphore.scripts.acquire(ctx, w.semaphore.engine, opts, w)
 }
 
 // AskAll asks for the permits of w, and of others after it.
-func (w *want) AskAll(ctx context.Context, opts engine.SendOptions, d engine.Deadline, others []engine.Want) (engine.Answer, int, error) {
+func (w *want) AskAll(ctx context.Context, opts run.Options, d run.Deadline, others []engine.Want) (engine.Answer, int, error) {
 	w.deadline = d
 	return w.semaphore.scripts.acquireMany(ctx, w.semaphore.engine, opts, w, others)
 }
@@ -63,7 +64,7 @@ func (w *want) AskAll(ctx context.Context, opts engine.SendOptions, d engine.Dea
 func (*want) Got() error { return nil }
 
 // Undo gives them back, if they are taken.
-func (w *want) Undo(ctx context.Context, opts engine.SendOptions) (engine.Verdict, error) {
+func (w *want) Undo(ctx context.Context, opts run.Options) (engine.Verdict, error) {
 	return w.semaphore.scripts.undo(ctx, w.semaphore.engine, opts, w)
 }
 

@@ -76,7 +76,7 @@ var watchdogBugs = []Bug{
 	},
 	{
 		Name: "engine/single-given-up-soon", What: "a request that is not made again is given up after what one may take on its caller's goroutine",
-		File: "internal/engine/send.go",
+		File: "internal/run/send.go",
 		Old:  "if !opts.Once && s.inlines() {", New: "if s.inlines() {",
 		Package: "rlock", Run: "^TestForceUnlockOnASlowServer$",
 	},

@@ -5,23 +5,16 @@ import (
 	"errors"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/wait"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 )
 
-const (
-	// attempt is how long a request may take to reach Redis: a script that
-	// arrives later than that after it was sent changes nothing.
-	attempt = 5 * time.Second
-	// unconfirmed is how long a waiter sleeps at most while its subscription is
-	// not confirmed yet.
-	unconfirmed = time.Second
-	// retryFirst and retryMost bound the back-off between requests that failed.
-	retryFirst = 10 * time.Millisecond
-	retryMost  = 300 * time.Millisecond
-)
+// unconfirmed is how long a waiter sleeps at most while its subscription is not
+// confirmed yet.
+const unconfirmed = time.Second
 
-func (e *Engine) deadline(d time.Duration) Deadline { return e.server.deadline(time.Now(), d) }
+func (e *Engine) deadline(d time.Duration) run.Deadline { return e.Clock.Deadline(time.Now(), d) }
 
 // An Op is a way of acquiring.
 type Op struct {
@@ -58,7 +51,7 @@ func (s *Spec) admit(ctx context.Context, op *Op, cfg *LockConfig) error {
 		return e.Wrap(op.Name, s, err)
 	}
 	if !e.gate.enter() {
-		return e.Wrap(op.Name, s, ErrClosed)
+		return e.Wrap(op.Name, s, run.ErrClosed)
 	}
 	return nil
 }
@@ -340,7 +333,7 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 		}
 	}
 	lease := c.lease()
-	opts := SendOptions{Within: c.patiently(), Replicas: confirmed(e.cfg.Acks.on())}
+	opts := run.Options{Within: c.patiently(), Replicas: run.Confirmed(e.cfg.Acks.On())}
 	bound := c.bound(ctx, opts.Within)
 	sent, dl := e.now(), e.deadline(bound)
 	var list errand
@@ -360,15 +353,15 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 	asked := time.Now()
 	g, err := s.Scripts.Acquire(ctx, e, opts, &c.req)
 	defer ent.unlockOps()
-	e.listed.end(&list, c.enlisted(g, err), time.Now().Add(bound+clockSlack))
+	e.listed.end(&list, c.enlisted(g, err), time.Now().Add(bound+run.ClockSlack))
 	if err != nil {
-		c.alone = isCode(err, "TRYAGAIN") // with one key it goes, while a slot is on the move
-		if Sort(err) == Maybe {
+		c.alone = run.IsCode(err, "TRYAGAIN") // with one key it goes, while a slot is on the move
+		if run.Classify(err) == run.Unknown {
 			c.doubt(count, bound)
 			c.named = true
 		}
 		if ctx.Err() != nil && caller.Err() == nil {
-			return wait.Answer{}, both{ErrNotAcquired, errNoAnswer}
+			return wait.Answer{}, run.Both(ErrNotAcquired, errNoAnswer)
 		}
 		return c.failed(caller, asked, err)
 	}
@@ -376,7 +369,7 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 	e.answers()
 	switch g.Verdict {
 	case Granted:
-		if err := opts.Replicas.short(e); err != nil {
+		if err := e.Short(opts.Replicas); err != nil {
 			return wait.Answer{}, c.unreplicated(count, err)
 		}
 		if c.outdated(asked) {
@@ -414,7 +407,7 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 			c.doubt(count, 0)
 			c.lates++
 		}
-		return c.failure(asked, errLate)
+		return c.failure(asked, run.ErrLate)
 	}
 	c.confirming = false
 	if c.lates > 0 && c.lates == c.doubts {
@@ -434,7 +427,7 @@ func (c *claim) notMoved(caller context.Context, asked time.Time, err error) (wa
 		return wait.Answer{}, err
 	case caller.Err() != nil:
 		return wait.Answer{}, caller.Err()
-	case Hopeless(err):
+	case run.Hopeless(err):
 		return wait.Answer{}, err
 	}
 	return c.failure(asked, err)
@@ -446,7 +439,7 @@ func (c *claim) void(base int, lease time.Duration) (wait.Answer, error) {
 	c.doubt(base, 0)
 	select {
 	case <-c.spec.engine.gate.closed:
-		return wait.Answer{}, ErrClosed
+		return wait.Answer{}, run.ErrClosed
 	default:
 	}
 	if base > 0 {
@@ -456,7 +449,7 @@ func (c *claim) void(base int, lease time.Duration) (wait.Answer, error) {
 	if c.voids++; c.voids < mostVoids {
 		return wait.Answer{Again: time.Millisecond}, nil
 	}
-	return wait.Answer{}, both{ErrLeaseLost, errShort(lease)}
+	return wait.Answer{}, run.Both(ErrLeaseLost, errShort(lease))
 }
 
 // mostVoids is how many grants in a row may come too late, of a server that was
@@ -477,7 +470,6 @@ func (d errShort) Error() string {
 }
 
 var (
-	errLate     = errors.New("the request reached Redis too late")
 	errNoAnswer = errors.New("no answer from Redis within the wait")
 )
 

@@ -4,39 +4,40 @@ import (
 	"context"
 	"errors"
 
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/pubsub"
 )
 
 // Ask runs f, which asks Redis something for s, until it gets an answer: again
 // after errors that pass, for as long as the answer timeout. A lost answer is asked
 // for again only if f may be repeated.
-func (e *Engine) Ask(ctx context.Context, op string, s *Spec, repeatable bool, f func(ctx context.Context, opts SendOptions) error) error {
+func (e *Engine) Ask(ctx context.Context, op string, s *Spec, repeatable bool, f func(ctx context.Context, opts run.Options) error) error {
 	if s.err != nil {
 		return e.Wrap(op, s, s.err)
 	}
 	if !e.gate.enter() {
-		return e.Wrap(op, s, ErrClosed)
+		return e.Wrap(op, s, run.ErrClosed)
 	}
 	defer e.gate.leave()
-	retry := e.newRetrier(e.cfg.AnswerTimeout)
+	retry := e.NewRetrier(e.cfg.AnswerTimeout)
 	for {
-		opts := retry.options()
+		opts := retry.Options()
 		if !repeatable {
-			opts = SendOptions{Once: true, Within: e.cfg.AnswerTimeout}
+			opts = run.Options{Once: true, Within: e.cfg.AnswerTimeout}
 		}
 		err := f(ctx, opts)
-		switch Sort(err) {
-		case Ran, Never:
+		switch run.Classify(err) {
+		case run.Executed, run.Permanent:
 			return e.Wrap(op, s, err)
-		case Maybe:
+		case run.Unknown:
 			if !repeatable {
 				return e.Wrap(op, s, inDoubt{err})
 			}
-			if Hopeless(err) {
+			if run.Hopeless(err) {
 				return e.Wrap(op, s, err)
 			}
 		}
-		if ctx.Err() != nil || errors.Is(err, ErrClosed) || retry.after(ctx, err) != nil {
+		if ctx.Err() != nil || errors.Is(err, run.ErrClosed) || retry.After(ctx, err) != nil {
 			return e.Wrap(op, s, err)
 		}
 	}

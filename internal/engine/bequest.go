@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/wait"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 	"github.com/latchkey-go/latchkey/lua"
@@ -158,7 +159,7 @@ func (e *Engine) given(pl wait.Pledge, g gift) bool {
 	}
 	// A holder that may come more than once could be told of an earlier time, and no
 	// replica has confirmed what somebody else has asked for.
-	if !free || !c.fresh || e.cfg.Acks.on() || !c.renewed() || c.cfg.Label != "" ||
+	if !free || !c.fresh || e.cfg.Acks.On() || !c.renewed() || c.cfg.Label != "" ||
 		s.Fenced && g.token == 0 || window.Remaining(e.now()) < least {
 		pl.Drop()
 		ent.unlockOps()
@@ -225,8 +226,8 @@ func (e *Engine) disowned(ctx context.Context, ent *entry, s *Spec) bool {
 	}
 	sent := time.Now()
 	v, err := e.returnOnce(ctx, ent, s, &Return{Holder: ent.field}, sent)
-	if s.Queue != nil && Sort(err) == Maybe && !ent.fresh {
+	if s.Queue != nil && run.Classify(err) == run.Unknown && !ent.fresh {
 		ent.unsettled(actsUntil())
 	}
-	return err == nil && v != Late || Hopeless(err)
+	return err == nil && v != Late || run.Hopeless(err)
 }

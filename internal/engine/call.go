@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/wait"
 )
 
@@ -50,11 +51,11 @@ func newCall(ctx context.Context, s *Spec, cfg *LockConfig) (c call) {
 }
 
 func (c *call) init(ctx context.Context, s *Spec, cfg *LockConfig) {
-	c.ctx, c.spec, c.cfg, c.start = ctx, s, cfg, time.Since(s.engine.server.start)
+	c.ctx, c.spec, c.cfg, c.start = ctx, s, cfg, time.Since(s.engine.Clock.Start)
 }
 
 // began returns when the call did.
-func (c *call) began() time.Time { return c.spec.engine.server.start.Add(c.start) }
+func (c *call) began() time.Time { return c.spec.engine.Clock.Start.Add(c.start) }
 
 // begin begins to wait, or goes on with it. The caller calls stop.
 func (c *call) begin() {
@@ -92,7 +93,7 @@ func (c *call) overC() <-chan time.Time {
 func (c *call) doubt(bound time.Duration) {
 	c.unsettled = true
 	c.doubts++
-	if until := time.Now().Add(bound + clockSlack); until.After(c.until) {
+	if until := time.Now().Add(bound + run.ClockSlack); until.After(c.until) {
 		c.until = until
 	}
 }
@@ -117,7 +118,7 @@ func (c *call) once(ctx context.Context, cl wait.Claim) error {
 func (c *call) pause(ctx context.Context, ans wait.Answer) error {
 	d := ans.Again
 	if d == 0 {
-		d = retryFirst
+		d = run.RetryFirst
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -129,7 +130,7 @@ func (c *call) pause(ctx context.Context, ans wait.Answer) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-c.spec.engine.gate.closed:
-		return ErrClosed
+		return run.ErrClosed
 	}
 }
 
@@ -149,7 +150,7 @@ func (c *call) policy() wait.Policy {
 		Exclusive:   !s.Shared,
 		Together:    s.Together,
 		Closed:      e.gate.closed,
-		ClosedErr:   ErrClosed,
+		ClosedErr:   run.ErrClosed,
 		Events:      events{c},
 		Over:        c.overC(),
 	}
@@ -158,7 +159,7 @@ func (c *call) policy() wait.Policy {
 // bound returns how long the request may take: no longer than anybody is there
 // to hear of its success, nor than most, unless that is 0.
 func (c *call) bound(ctx context.Context, most time.Duration) time.Duration {
-	d := attempt
+	d := run.Attempt
 	if most > 0 {
 		d = min(d, most)
 	}
@@ -190,25 +191,25 @@ func (c *call) patiently() time.Duration {
 	if c.contended {
 		return 0
 	}
-	return c.spec.engine.patiently(c.patience(), c.failing)
+	return c.spec.engine.Patiently(c.patience(), c.failing)
 }
 
 // failed sorts a request made at that time that got no answer.
 func (c *call) failed(ctx context.Context, asked time.Time, err error) (wait.Answer, error) {
-	switch Sort(err) {
-	case Never:
+	switch run.Classify(err) {
+	case run.Permanent:
 		return wait.Answer{}, err
-	case Maybe:
+	case run.Unknown:
 		if cerr := ctx.Err(); cerr != nil {
 			if !errors.Is(err, cerr) { // ctx ended just behind the answer
-				err = both{cerr, err}
+				err = run.Both(cerr, err)
 			}
 			return wait.Answer{}, err
 		}
-		if errors.Is(err, ErrClosed) {
+		if errors.Is(err, run.ErrClosed) {
 			return wait.Answer{}, err
 		}
-		if Hopeless(err) {
+		if run.Hopeless(err) {
 			return wait.Answer{}, err
 		}
 		// Asking again for the same count is harmless, and tells.
@@ -220,25 +221,25 @@ func (c *call) failed(ctx context.Context, asked time.Time, err error) (wait.Ans
 func (c *call) failure(asked time.Time, err error) (wait.Answer, error) {
 	e, now, patience := c.spec.engine, time.Now(), c.patience()
 	var reply redis.Error
-	if isSilence(err) && errors.As(c.why, &reply) {
-		err = both{err, c.why} // which was the server's last word
+	if run.IsSilence(err) && errors.As(c.why, &reply) {
+		err = run.Both(err, c.why) // which was the server's last word
 	}
 	c.why = err
 	if c.failing.IsZero() {
 		// Whoever stood behind others who gave up has been kept already.
-		since := unanswered(asked, now, patience, err)
+		since := run.Unanswered(asked, now, patience, err)
 		c.failing = e.fails(since)
 		if began := c.began(); c.failing.Before(began) {
 			c.failing = began
 		}
 	}
-	if now.Sub(c.failing) >= patience || isSilence(err) || e.TurnedAway(err) {
+	if now.Sub(c.failing) >= patience || run.IsSilence(err) || e.TurnedAway(err) {
 		return wait.Answer{}, err
 	}
 	if c.backoff == 0 {
-		c.backoff = retryFirst / 2
+		c.backoff = run.RetryFirst / 2
 	}
-	c.backoff = min(2*c.backoff, retryMost)
+	c.backoff = min(2*c.backoff, run.RetryMost)
 	d := c.backoff - time.Duration(rand.Int64N(int64(c.backoff/2)))
 	if at, ok := c.deadline(); ok && !now.Add(d).Before(at) {
 		return wait.Answer{}, c.timeUp()
@@ -252,5 +253,5 @@ func (c *call) timeUp() error {
 	if c.effort == nil || c.failing.IsZero() {
 		return ErrNotAcquired
 	}
-	return both{ErrNotAcquired, c.why}
+	return run.Both(ErrNotAcquired, c.why)
 }

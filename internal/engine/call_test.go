@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/wait"
 )
 
@@ -15,7 +16,7 @@ import (
 // somebody else has the thing.
 func TestTimeUpSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &Engine{server: newServerClock(), cfg: Config{AnswerTimeout: AnswerTimeout}}
+		e := &Engine{Runner: run.New(nil, run.Config{}), cfg: Config{AnswerTimeout: AnswerTimeout}}
 		e.gate.init()
 		c := newCall(t.Context(), &Spec{engine: e}, &LockConfig{Wait: time.Second})
 		c.bounded, c.effort = true, new(effort)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/latchkey-go/latchkey/internal/run"
 )
 
 // A Level says how bad a finding is.
@@ -58,10 +60,10 @@ func (e *Engine) Check(ctx context.Context) (Checked, error) {
 	const op = "check"
 	s := &Spec{Kind: "latchkey"}
 	switch {
-	case e.unfit() != nil:
-		return Checked{}, e.Wrap(op, s, e.unfit())
+	case e.Unfit() != nil:
+		return Checked{}, e.Wrap(op, s, e.Unfit())
 	case !e.gate.enter():
-		return Checked{}, e.Wrap(op, s, ErrClosed)
+		return Checked{}, e.Wrap(op, s, run.ErrClosed)
 	}
 	type answer struct {
 		got Checked
@@ -80,7 +82,7 @@ func (e *Engine) Check(ctx context.Context) (Checked, error) {
 	case <-ctx.Done():
 		return Checked{}, e.Wrap(op, s, ctx.Err())
 	case <-e.gate.closed:
-		return Checked{}, e.Wrap(op, s, ErrClosed)
+		return Checked{}, e.Wrap(op, s, run.ErrClosed)
 	}
 }
 
@@ -124,7 +126,7 @@ func (c *checker) run(ctx context.Context) error {
 
 // client looks at the options of the go-redis client.
 func (c *checker) client() {
-	if c.engine.sender.deadlines {
+	if c.engine.Deadlines() {
 		c.find("client", "", LevelOK, "ContextTimeoutEnabled is set: a call is back at once when its context ends")
 		return
 	}
@@ -221,8 +223,8 @@ func (s *CheckedServer) meet(ctx context.Context, node *redis.Client) error {
 		took := time.Since(sent)
 		if err != nil {
 			// TIME may be denied to us, but then the server has answered.
-			if perr := node.Ping(ctx).Err(); perr != nil && Sort(perr) != Never ||
-				isCode(err, "NOAUTH") || isCode(err, "WRONGPASS") {
+			if perr := node.Ping(ctx).Err(); perr != nil && run.Classify(perr) != run.Permanent ||
+				run.IsCode(err, "NOAUTH") || run.IsCode(err, "WRONGPASS") {
 				return err
 			}
 			took = time.Since(sent)

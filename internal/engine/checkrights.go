@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/lua"
 	"github.com/latchkey-go/latchkey/pubsub"
 )
@@ -41,8 +42,8 @@ func (c *checker) rights(ctx context.Context, server, key string) {
 	well := true
 	for _, k := range checkedKeys {
 		name := k.key(key)
-		args := append(make([]any, Head, Head+2), name, k.kind)
-		reply, err := c.engine.Eval(ctx, SendOptions{}, lua.InspectCheck, 1, args)
+		args := append(make([]any, run.Head, run.Head+2), name, k.kind)
+		reply, err := c.engine.Eval(ctx, run.Options{}, lua.InspectCheck, 1, args)
 		var refusals []string
 		switch {
 		case err != nil:

@@ -12,9 +12,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/wait"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
-	"github.com/latchkey-go/latchkey/lua"
 	"github.com/latchkey-go/latchkey/pubsub"
 )
 
@@ -30,7 +30,7 @@ type Config struct {
 	Recheck         time.Duration
 	HandOver        time.Duration // the slice in which a lock is handed on; 0: it is not
 	Open            bool          // a lock that is given back is free for whoever asks first
-	Acks            Acks          // what a grant must wait for
+	Acks            run.Acks      // what a grant must wait for
 	Logger          *slog.Logger
 	Hooks           Hooks
 	Clock           watchdog.Clock // nil: this machine's
@@ -41,21 +41,14 @@ type Config struct {
 
 // An Engine is the inside of one client.
 type Engine struct {
+	*run.Runner
+
 	rdb     redis.UniversalClient
-	sender  sender
-	batcher batcher // but in a cluster
-	nodes   nodes   // in a cluster
 	cfg     Config
 	cluster bool
-	ring    bool
 	offset  uint64 // added to holder numbers; not 0 when the ID may be an old one
 
-	underway  atomic.Int32 // commands
-	answered  atomic.Bool  // the server has answered, be it with an error
-	onlyLooks atomic.Bool  // the user may not run EVALSHA, but EVALSHA_RO
-
 	now      watchdog.Clock
-	server   *serverClock
 	notifier *pubsub.Notifier
 	watchdog *watchdog.Watchdog
 	lines    *wait.Lines
@@ -74,8 +67,6 @@ type Engine struct {
 	proof     string // see Proof
 	secret    string // of which words are made; see offer
 	inbox     string // on which this client alone is told, behind a lock's Redis channel; see give.go
-	// known are the scripts that Redis has run, by index.
-	known [lua.Max]atomic.Bool
 
 	failing atomic.Pointer[time.Time] // since when no acquire is answered; nil while they are
 
@@ -86,22 +77,17 @@ type Engine struct {
 
 // New returns an Engine over rdb. It does no I/O and starts no goroutine.
 func New(rdb redis.UniversalClient, cfg Config) *Engine {
-	if cfg.Acks.on() {
+	if cfg.Acks.On() {
 		cfg.HandOver = 0 // each grant is one by Redis
 	}
 	if cfg.Acks.Releases {
 		cfg.UnlockTimeout += cfg.Acks.Timeout
 	}
-	e := &Engine{rdb: rdb, cfg: cfg, now: cfg.Clock, server: newServerClock(), lines: wait.NewLines(), proof: rand.Text(), secret: rand.Text(), inbox: rand.Text()}
+	e := &Engine{rdb: rdb, cfg: cfg, now: cfg.Clock, lines: wait.NewLines(), proof: rand.Text(), secret: rand.Text(), inbox: rand.Text()}
 	if e.now == nil {
 		e.now = watchdog.SystemClock()
 	}
-	switch rdb.(type) {
-	case *redis.ClusterClient:
-		e.cluster = true
-	case *redis.Ring:
-		e.ring = true
-	}
+	_, e.cluster = rdb.(*redis.ClusterClient)
 	if cfg.FixedID {
 		// Another process, or this one before a restart, may have used the same
 		// id: its holders must not be taken for ours.
@@ -109,14 +95,11 @@ func New(rdb redis.UniversalClient, cfg Config) *Engine {
 		_, _ = rand.Read(b[:]) // never fails
 		e.offset = binary.LittleEndian.Uint64(b[:]) >> 16
 	}
-	e.sender.init(rdb)
-	if cfg.Acks.on() {
-		e.cfg.Acks.Timeout = e.sender.waits(cfg.Acks.Timeout)
-	}
-	e.batcher.engine, e.batcher.carry, e.batcher.underway = e, carrier(rdb), &e.underway
 	e.entries.init()
 	e.leases.init()
 	e.gate.init()
+	e.Runner = run.New(rdb, run.Config{Acks: cfg.Acks, Closed: e.gate.closed, Suspect: func() { e.watchdog.Recheck() }})
+	e.cfg.Acks = e.Runner.Acks()
 	e.watchdog = watchdog.New(e.now, e.renew, e.lanes())
 	e.notifier = pubsub.New(rdb, pubsub.Config{
 		Mode:          cfg.PubSub,

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 )
 
@@ -269,7 +270,7 @@ func (ent *entry) settlesIn() time.Duration {
 }
 
 // actsUntil returns until when a request to give back may act that is sent now.
-func actsUntil() time.Time { return time.Now().Add(returnBound + clockSlack) }
+func actsUntil() time.Time { return time.Now().Add(returnBound + run.ClockSlack) }
 
 // counted returns the hold count.
 func (ent *entry) counted() int {

@@ -2,38 +2,31 @@ package engine
 
 import (
 	"errors"
+
+	"github.com/latchkey-go/latchkey/internal/run"
 )
 
 // The conditions that the root re-exports under the same names.
 var (
-	ErrNotAcquired   = errors.New("not acquired")
-	ErrNotHeld       = errors.New("not held")
-	ErrLeaseLost     = errors.New("lease lost")
-	ErrClosed        = errors.New("client closed")
-	ErrReentry       = errors.New("already held by this holder, and the lock is not reentrant")
-	ErrUpgrade       = errors.New("the holder has the read lock, and waiting for the write lock would be waiting for itself")
-	ErrKeyConflict   = errors.New("the key holds another kind of value")
-	ErrNotReplicated = errors.New("not replicated")
-	ErrUnsupported   = errors.New("not supported")
+	ErrNotAcquired = errors.New("not acquired")
+	ErrNotHeld     = errors.New("not held")
+	ErrLeaseLost   = errors.New("lease lost")
+	ErrReentry     = errors.New("already held by this holder, and the lock is not reentrant")
+	ErrUpgrade     = errors.New("the holder has the read lock, and waiting for the write lock would be waiting for itself")
+	ErrKeyConflict = errors.New("the key holds another kind of value")
 )
 
 // errLost is what the methods of a lost Hold return: both at once.
-var errLost = both{ErrLeaseLost, ErrNotHeld}
+var errLost = run.Both(ErrLeaseLost, ErrNotHeld)
 
 // ErrLost is errLost, for holds that others make.
 var ErrLost error = errLost
 
-// both is an error that is two errors, in one short line.
-type both struct{ first, second error }
-
-func (b both) Error() string   { return b.first.Error() + ": " + b.second.Error() }
-func (b both) Unwrap() []error { return []error{b.first, b.second} }
-
 // conflict marks what Redis says of another kind of value as ErrKeyConflict; other
 // errors stay.
 func conflict(err error) error {
-	if isCode(err, "WRONGTYPE") {
-		return both{ErrKeyConflict, err}
+	if run.IsCode(err, "WRONGTYPE") {
+		return run.Both(ErrKeyConflict, err)
 	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/wait"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 )
@@ -23,7 +24,7 @@ type onePlace struct {
 	holder string
 }
 
-func (o *onePlace) Acquire(_ context.Context, _ *Engine, _ SendOptions, r *Request) (Grant, error) {
+func (o *onePlace) Acquire(_ context.Context, _ *Engine, _ run.Options, r *Request) (Grant, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.holder != "" && o.holder != r.Holder {
@@ -33,7 +34,7 @@ func (o *onePlace) Acquire(_ context.Context, _ *Engine, _ SendOptions, r *Reque
 	return Grant{Verdict: Granted}, nil
 }
 
-func (o *onePlace) Release(_ context.Context, _ *Engine, _ SendOptions, r *Return) (Verdict, error) {
+func (o *onePlace) Release(_ context.Context, _ *Engine, _ run.Options, r *Return) (Verdict, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.holder != r.Holder {
@@ -45,7 +46,7 @@ func (o *onePlace) Release(_ context.Context, _ *Engine, _ SendOptions, r *Retur
 	return Granted, nil
 }
 
-func (o *onePlace) Renew(_ context.Context, _ *Engine, _ SendOptions, batch []Renewal, _ Deadline) ([]watchdog.Result, error) {
+func (o *onePlace) Renew(_ context.Context, _ *Engine, _ run.Options, batch []Renewal, _ run.Deadline) ([]watchdog.Result, error) {
 	return make([]watchdog.Result, len(batch)), nil
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"strings"
+
+	"github.com/latchkey-go/latchkey/internal/run"
 )
 
 // ForceHolder takes a lock from one holder, given as Redis shows it, with all
@@ -19,7 +21,7 @@ func (e *Engine) ForceHolder(ctx context.Context, op string, s *Spec, holder str
 		holder += s.Suffix
 	}
 	e.UpToDate(ctx, s.Key)
-	err = e.Ask(ctx, op, s, false, func(ctx context.Context, opts SendOptions) error {
+	err = e.Ask(ctx, op, s, false, func(ctx context.Context, opts run.Options) error {
 		// It may have a label: that is taken away with the hold.
 		ret := &Return{Holder: holder, Label: "?"}
 		v, err := s.Scripts.Release(ctx, e, opts, ret)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/wait"
 	"github.com/latchkey-go/latchkey/pubsub"
 )
@@ -32,7 +33,7 @@ func (e *Engine) gives(s *Spec) bool { return e.Gives(s.List) }
 // one: where the server knows all who listen. In a cluster they may listen at a
 // replica, or where a slot was before.
 func (e *Engine) Gives(list string) bool {
-	if list == "" || e.cfg.Open || e.cfg.Acks.on() {
+	if list == "" || e.cfg.Open || e.cfg.Acks.On() {
 		return false
 	}
 	return !e.cluster && e.notifier.Mode() == pubsub.Plain
@@ -178,7 +179,7 @@ func (c *claim) enlist() errand {
 // enlisted returns what an answer says of the list.
 func (c *claim) enlisted(g Grant, err error) outcome {
 	switch {
-	case err != nil && Sort(err) != Maybe, err == nil && g.Verdict == Gone:
+	case err != nil && run.Classify(err) != run.Unknown, err == nil && g.Verdict == Gone:
 		return listSame
 	case err != nil, g.Verdict == Late: // it may have been carried out once before, in time
 		return listUnknown

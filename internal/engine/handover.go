@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/wait"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 )
@@ -294,7 +295,7 @@ func (ent *entry) moveIn(ctx context.Context, s *Spec) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, returnBound)
 	defer cancel()
-	v, err := s.Scripts.Release(ctx, e, cleanUp, ret)
+	v, err := s.Scripts.Release(ctx, e, run.CleanUp, ret)
 	if err == nil && v != Late {
 		ent.mu.Lock()
 		ent.chain = nil
@@ -306,13 +307,13 @@ func (ent *entry) moveIn(ctx context.Context, s *Spec) error {
 		}
 		return nil
 	}
-	if err != nil && Sort(err) != Maybe { // if it was too late, an earlier run may have been in time
+	if err != nil && run.Classify(err) != run.Unknown { // if it was too late, an earlier run may have been in time
 		ch.mu.Lock()
 		ch.moving = before
 		ch.mu.Unlock()
 	}
 	if err == nil {
-		err = errLate
+		err = run.ErrLate
 	}
 	return err
 }
@@ -352,7 +353,7 @@ func (e *Engine) awaited(s *Spec) bool { return s.Queue != nil || e.lines.Waits(
 // slice lasts before all others, then in turn, if s is given away at all.
 func (e *Engine) heir(s *Spec, slice time.Time) *heir {
 	inTurn := s.Queue == nil && !e.handsOn(s, slice)
-	if inTurn && !e.gives(s) || e.cfg.Acks.on() {
+	if inTurn && !e.gives(s) || e.cfg.Acks.On() {
 		return nil
 	}
 	select {
@@ -438,7 +439,7 @@ func (h *heir) settle(sent watchdog.Instant, ret *Return, slice time.Time, v Ver
 				c.entry.haunt(c.until)
 			}
 		})
-	case Sort(err) == Maybe, err == nil && (v == Gone || v == Late): // an earlier run may have given it
+	case run.Classify(err) == run.Unknown, err == nil && (v == Gone || v == Late): // an earlier run may have given it
 		h.Doubt()
 		doubt = true
 	case ret.Listed > 0:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 )
 
@@ -95,7 +96,7 @@ func (h *Hold) stateErrLocked() error {
 	case lost:
 		return errLost
 	case closed:
-		return ErrClosed
+		return run.ErrClosed
 	}
 	return ErrNotHeld
 }
@@ -186,7 +187,7 @@ func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 		return e.Wrap("extend", s, err)
 	}
 	if !e.gate.enter() {
-		return e.Wrap("extend", s, ErrClosed)
+		return e.Wrap("extend", s, run.ErrClosed)
 	}
 	defer e.gate.leave()
 	ent.mu.Lock()
@@ -203,7 +204,7 @@ func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 		ent.mu.Lock()
 		ent.extends--
 		if maybe {
-			ent.extended = time.Now().Add(attempt + clockSlack)
+			ent.extended = time.Now().Add(run.Attempt + run.ClockSlack)
 		}
 		ent.mu.Unlock()
 	}()
@@ -211,7 +212,7 @@ func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 	if err := ctx.Err(); err != nil {
 		return e.Wrap("extend", s, err)
 	}
-	retry := e.newRetrier(e.cfg.AnswerTimeout)
+	retry := e.NewRetrier(e.cfg.AnswerTimeout)
 	for {
 		e.UpToDate(ctx, s.Key)
 		sent, field := e.now(), ent.standing()
@@ -222,11 +223,11 @@ func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 			}
 			return e.Wrap("extend", s, err)
 		}
-		results, err := e.renewAll(ctx, retry.options(), s.Scripts, []Renewal{{Key: s.Key, Holder: field, Count: ent.counted(), Label: ent.labelled(), Lease: lease}}, e.cfg.Acks.Renewals)
+		results, err := e.renewAll(ctx, retry.Options(), s.Scripts, []Renewal{{Key: s.Key, Holder: field, Count: ent.counted(), Label: ent.labelled(), Lease: lease}}, e.cfg.Acks.Renewals)
 		switch {
 		case err != nil || results == nil || results[0] == watchdog.Failed, results[0] == watchdog.NotOurs && ent.moved(field):
-			maybe = maybe || results == nil && Sort(err) == Maybe
-			if err := retry.after(ctx, err); err != nil {
+			maybe = maybe || results == nil && run.Classify(err) == run.Unknown
+			if err := retry.After(ctx, err); err != nil {
 				if maybe {
 					err = inDoubt{err}
 				}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 )
 
@@ -24,7 +25,7 @@ func TestHooksAllocateNothing(t *testing.T) {
 			Missed:      func(string, string) {},
 		},
 	} {
-		e := &Engine{server: newServerClock(), watchdog: watchdog.New(nil, nil, nil)}
+		e := &Engine{Runner: run.New(nil, run.Config{}), watchdog: watchdog.New(nil, nil, nil)}
 		e.cfg.Hooks = hooks
 		s := &Spec{Kind: "rlock", Name: "a", engine: e}
 		c := newCall(t.Context(), s, &LockConfig{})
@@ -47,7 +48,7 @@ func TestHooksAllocateNothing(t *testing.T) {
 // One wait is one WaitStarted, also where the caller goes back to the end of the
 // line, because its holder came to have the lock and has lost it again.
 func TestOneWaitStartsOnce(t *testing.T) {
-	e, n := &Engine{server: newServerClock()}, 0
+	e, n := &Engine{Runner: run.New(nil, run.Config{})}, 0
 	e.cfg.Hooks.WaitStarted = func(context.Context, string, string) { n++ }
 	c := newCall(t.Context(), &Spec{engine: e}, &LockConfig{})
 	c.waits()

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/lua"
 )
 
@@ -59,7 +60,7 @@ func (e *Engine) Inspect(ctx context.Context, name string) (Inspected, error) {
 	e.UpToDate(ctx, key)
 	var in Inspected
 	var odd error // no failure to ask, so nothing to ask again for
-	err := e.Ask(ctx, "info", e.Prepare(s), true, func(ctx context.Context, opts SendOptions) (err error) {
+	err := e.Ask(ctx, "info", e.Prepare(s), true, func(ctx context.Context, opts run.Options) (err error) {
 		in, odd, err = e.inspect(ctx, opts, s)
 		return err
 	})
@@ -70,8 +71,8 @@ func (e *Engine) Inspect(ctx context.Context, name string) (Inspected, error) {
 }
 
 // inspect asks. odd says that the keys are nothing of ours or Redisson's.
-func (e *Engine) inspect(ctx context.Context, opts SendOptions, s *Spec) (in Inspected, odd, err error) {
-	args := make([]any, Head, Head+len(s.Keys)+5)
+func (e *Engine) inspect(ctx context.Context, opts run.Options, s *Spec) (in Inspected, odd, err error) {
+	args := make([]any, run.Head, run.Head+len(s.Keys)+5)
 	for _, k := range s.Keys {
 		args = append(args, k)
 	}
@@ -117,9 +118,9 @@ type seen struct {
 	foreign             bool    // the fields are not those of a lock
 }
 
-func readSeen(reply Reply) (seen, error) {
+func readSeen(reply run.Reply) (seen, error) {
 	var s seen
-	bad := func() (seen, error) { return s, Unexpected(lua.InspectObject, reply.Any) }
+	bad := func() (seen, error) { return s, run.Unexpected(lua.InspectObject, reply.Any) }
 	if len(reply.Any) != 12 {
 		return bad()
 	}
@@ -174,7 +175,7 @@ const (
 )
 
 // inspectSides fills in what the side keys of holders and waiters say.
-func (e *Engine) inspectSides(ctx context.Context, opts SendOptions, key string, in *Inspected) error {
+func (e *Engine) inspectSides(ctx context.Context, opts run.Options, key string, in *Inspected) error {
 	var take []func(text string, left int64)
 	var keys []any
 	for i := range in.Holders {
@@ -194,13 +195,13 @@ func (e *Engine) inspectSides(ctx context.Context, opts SendOptions, key string,
 		take = append(take, func(text string, _ int64) { w.Who = parseWho(text) })
 	}
 	for batch := range slices.Chunk(keys, sideBatch) {
-		args := make([]any, Head, Head+len(batch))
+		args := make([]any, run.Head, run.Head+len(batch))
 		reply, err := e.Eval(ctx, opts, lua.InspectSides, len(batch), append(args, batch...))
 		switch {
 		case err != nil:
 			return err
 		case len(reply.Any) != 2*len(batch):
-			return Unexpected(lua.InspectSides, reply.Any)
+			return run.Unexpected(lua.InspectSides, reply.Any)
 		}
 		for i := range batch {
 			left, _ := reply.Any[2*i+1].(int64)

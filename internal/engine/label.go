@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/lua"
 )
 
@@ -26,9 +27,9 @@ func (ent *entry) tag() string {
 func PermitLabelKey(key, id string) string { return LabelKey(key, hex.EncodeToString([]byte(id))) }
 
 // writeLabels runs label/write. A lease of 0 removes the label.
-func (e *Engine) writeLabels(ctx context.Context, opts SendOptions, text string, keys []string, leases []time.Duration) {
+func (e *Engine) writeLabels(ctx context.Context, opts run.Options, text string, keys []string, leases []time.Duration) {
 	opts.Within, opts.Replicas = returnBound, nil
-	args := make([]any, Head, Head+1+2*len(keys))
+	args := make([]any, run.Head, run.Head+1+2*len(keys))
 	for _, k := range keys {
 		args = append(args, k)
 	}
@@ -58,7 +59,7 @@ func (e *Engine) label(ctx context.Context, text string, d time.Duration, leases
 	go func() {
 		defer e.gate.leave()
 		defer close(written)
-		e.writeLabels(context.WithoutCancel(ctx), SendOptions{}, text, keys, times)
+		e.writeLabels(context.WithoutCancel(ctx), run.Options{}, text, keys, times)
 	}()
 	select {
 	case <-written:
@@ -68,7 +69,7 @@ func (e *Engine) label(ctx context.Context, text string, d time.Duration, leases
 
 // KeepLabels keeps the labels of permits that were renewed, by one command for the
 // whole batch; by none if there is no label among them.
-func (e *Engine) KeepLabels(ctx context.Context, opts SendOptions, batch []Renewal) {
+func (e *Engine) KeepLabels(ctx context.Context, opts run.Options, batch []Renewal) {
 	var keys []string
 	var leases []time.Duration
 	for _, r := range batch {
@@ -97,6 +98,6 @@ func (e *Engine) dropLabels(ctx context.Context, leases ...*Lease) {
 		keys = append(keys, PermitLabelKey(l.spec.Key, l.id))
 	}
 	if len(keys) > 0 {
-		e.writeLabels(ctx, cleanUp, "", keys, make([]time.Duration, len(keys)))
+		e.writeLabels(ctx, run.CleanUp, "", keys, make([]time.Duration, len(keys)))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 )
 
@@ -17,7 +18,7 @@ type Leaser interface {
 	// Free gives back those of ids that are out; all makes it all or none. It
 	// returns, for each, whether it was out. No id is ever given out twice, so it
 	// may come late, or twice.
-	Free(ctx context.Context, e *Engine, opts SendOptions, ids []string, all bool) (out []bool, err error)
+	Free(ctx context.Context, e *Engine, opts run.Options, ids []string, all bool) (out []bool, err error)
 }
 
 // A Lease is one such thing, from grant to release or loss.
@@ -232,7 +233,7 @@ func (l *Lease) stateErr() error {
 	case lost:
 		return errLost
 	case closed:
-		return ErrClosed
+		return run.ErrClosed
 	}
 	return ErrNotHeld
 }
@@ -243,7 +244,7 @@ func (l *Lease) Return(ctx context.Context) error {
 	if !e.gate.enter() {
 		err := l.stateErr()
 		if !errors.Is(err, ErrLeaseLost) {
-			err = ErrClosed
+			err = run.ErrClosed
 		}
 		return e.Wrap("release", s, err)
 	}
@@ -267,9 +268,9 @@ func (l *Lease) Return(ctx context.Context) error {
 		again = true
 	}
 	found := false
-	err := e.returned(ctx, func(ctx context.Context, opts SendOptions, _ Deadline) (Verdict, error) {
+	err := e.returned(ctx, func(ctx context.Context, opts run.Options, _ run.Deadline) (Verdict, error) {
 		out, err := s.Renewer.(Leaser).Free(ctx, e, opts, []string{l.id}, true)
-		if Sort(err) == Maybe {
+		if run.Classify(err) == run.Unknown {
 			maybe = true
 		}
 		found = err == nil && out[0]
@@ -290,7 +291,7 @@ func (l *Lease) Return(ctx context.Context) error {
 	st := l.state
 	l.mu.Unlock()
 	if st != unsure {
-		e.dropLabels(detached(ctx, e.cfg.UnlockTimeout), l)
+		e.dropLabels(run.Detached(ctx, e.cfg.UnlockTimeout), l)
 	}
 	switch {
 	case st == lost:
@@ -311,9 +312,9 @@ func (l *Lease) giveUpRest(ctx context.Context) {
 	if !asks {
 		return
 	}
-	once := detached(ctx, min(returnBound, l.engine.cfg.UnlockTimeout))
+	once := run.Detached(ctx, min(returnBound, l.engine.cfg.UnlockTimeout))
 	// Where Redis does not hear of it, the lease ends it.
-	if out, err := l.spec.Renewer.(Leaser).Free(once, l.engine, cleanUp, []string{l.id}, true); err == nil && out[0] {
+	if out, err := l.spec.Renewer.(Leaser).Free(once, l.engine, run.CleanUp, []string{l.id}, true); err == nil && out[0] {
 		l.engine.dropLabels(once, l)
 	}
 }
@@ -341,7 +342,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 		return e.Wrap("extend", s, err)
 	}
 	if !e.gate.enter() {
-		return e.Wrap("extend", s, ErrClosed)
+		return e.Wrap("extend", s, run.ErrClosed)
 	}
 	defer e.gate.leave()
 	l.mu.Lock()
@@ -355,7 +356,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 		return e.Wrap("extend", s, err)
 	}
 	maybe := false // a request without an answer may have been carried out
-	retry := e.newRetrier(e.cfg.AnswerTimeout)
+	retry := e.NewRetrier(e.cfg.AnswerTimeout)
 	for {
 		sent := e.now()
 		d, err := l.withinMaxHold(wanted)
@@ -365,11 +366,11 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 			}
 			return e.Wrap("extend", s, err)
 		}
-		results, err := e.renewOnce(ctx, retry.options(), s.Renewer, []Renewal{{Key: s.Key, Holder: l.id, Lease: d, Label: l.cfg.Label}}, e.cfg.Acks.Renewals)
+		results, err := e.renewOnce(ctx, retry.Options(), s.Renewer, []Renewal{{Key: s.Key, Holder: l.id, Lease: d, Label: l.cfg.Label}}, e.cfg.Acks.Renewals)
 		switch {
 		case err != nil || results == nil || results[0] == watchdog.Failed:
-			maybe = maybe || results == nil && Sort(err) == Maybe
-			if err := retry.after(ctx, err); err != nil {
+			maybe = maybe || results == nil && run.Classify(err) == run.Unknown
+			if err := retry.After(ctx, err); err != nil {
 				if maybe {
 					err = inDoubt{err}
 				}
@@ -431,7 +432,7 @@ func (e *Engine) Returning(ctx context.Context, s *Spec, ids []string) (ended fu
 			}
 		}
 		if done {
-			e.dropLabels(detached(ctx, e.cfg.UnlockTimeout), mine...)
+			e.dropLabels(run.Detached(ctx, e.cfg.UnlockTimeout), mine...)
 		}
 	}
 }

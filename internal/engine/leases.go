@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"sync"
+
+	"github.com/latchkey-go/latchkey/internal/run"
 )
 
 // leases are what a client has been given that is leased one by one; see Leaser.
@@ -39,7 +41,7 @@ func (ls *leases) releaseAll(ctx context.Context) error {
 	ids := map[*Spec][]*Lease{} // by any one spec of a key
 	specs := map[string]*Spec{}
 	for _, l := range all {
-		if !l.end(closed, ErrClosed, "") {
+		if !l.end(closed, run.ErrClosed, "") {
 			continue
 		}
 		if specs[l.spec.Key] == nil {
@@ -62,11 +64,11 @@ func (ls *leases) releaseAll(ctx context.Context) error {
 			slots <- struct{}{}
 			wg.Go(func() {
 				defer func() { <-slots }()
-				err := e.returned(ctx, func(ctx context.Context, opts SendOptions, _ Deadline) (Verdict, error) {
+				err := e.returned(ctx, func(ctx context.Context, opts run.Options, _ run.Deadline) (Verdict, error) {
 					_, err := s.Renewer.(Leaser).Free(ctx, e, opts, batch, false)
 					return Granted, err
 				})
-				e.dropLabels(detached(ctx, e.cfg.UnlockTimeout), leases...)
+				e.dropLabels(run.Detached(ctx, e.cfg.UnlockTimeout), leases...)
 				if err != nil {
 					mu.Lock()
 					errs = append(errs, e.Wrap("close", s, err))

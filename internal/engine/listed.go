@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/run"
 )
 
 // listed are the entries of this client that may stand in the lists of those who are
@@ -130,7 +132,7 @@ func (l *listed) end(r *errand, o outcome, until time.Time) {
 			if x.until.After(now) {
 				x.dead = x.until
 			}
-			x.dead = x.dead.Add(listKept + clockSlack)
+			x.dead = x.dead.Add(listKept + run.ClockSlack)
 			out = out || !x.stands && x.asks == 0
 		}
 		if !out {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey/internal/run"
 )
 
 // stand returns what is known to be in the list of k, or may be.
@@ -163,7 +165,7 @@ func TestListedUntilProvedGone(t *testing.T) {
 			}},
 			"lapsed": {false, func() *listed {
 				l := in()
-				time.Sleep(listKept + clockSlack + time.Millisecond)
+				time.Sleep(listKept + run.ClockSlack + time.Millisecond)
 				take(l)
 				return l
 			}},
@@ -182,7 +184,7 @@ func TestListedIsTidied(t *testing.T) {
 		var l listed
 		for i := range 10 * listedRoom {
 			if i%listedRoom == 0 {
-				time.Sleep(listKept + 2*clockSlack)
+				time.Sleep(listKept + 2*run.ClockSlack)
 			}
 			r := l.begin(fmt.Sprint(i), "c:1", "c:1 30000 I 1-a", "")
 			l.end(&r, listEntered, time.Time{})

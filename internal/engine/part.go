@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/wait"
 )
 
@@ -161,7 +162,7 @@ func (e *Engine) IsClosed() bool {
 // several, or it is not known.
 func (e *Engine) Addr() string {
 	rdb, ok := e.rdb.(*redis.Client)
-	if !ok || behindSentinel(rdb) {
+	if !ok || run.BehindSentinel(rdb) {
 		return ""
 	}
 	return rdb.Options().Addr

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/lua"
 )
 
@@ -24,10 +25,10 @@ const Pieces = 100 * time.Millisecond
 
 // Queue reads the queue of a fair lock from a place on, and tells of each waiter once. The
 // deadline is zero where there is none. Who comes or goes meanwhile may be missing.
-func (e *Engine) Queue(ctx context.Context, opts SendOptions, queue, scores any, from int, tell func(id string, deadline time.Time)) error {
+func (e *Engine) Queue(ctx context.Context, opts run.Options, queue, scores any, from int, tell func(id string, deadline time.Time)) error {
 	seen := map[string]bool{}
 	for {
-		args := append(make([]any, Head, Head+4), queue, scores, from, from+piece-1)
+		args := append(make([]any, run.Head, run.Head+4), queue, scores, from, from+piece-1)
 		reply, err := e.Eval(ctx, opts, lua.FairLockWaiters, 2, args)
 		if err != nil {
 			return err
@@ -57,7 +58,7 @@ const mostFields = 1_000_000
 
 // inspectRest reads what inspect/object has left of what is long. Who comes or goes
 // meanwhile may be missing.
-func (e *Engine) inspectRest(ctx context.Context, opts SendOptions, s *Spec, seen *seen) error {
+func (e *Engine) inspectRest(ctx context.Context, opts run.Options, s *Spec, seen *seen) error {
 	object, queue, scores, clients, permits := s.Keys[0], s.Keys[2], s.Keys[3], s.Keys[4], s.Keys[5]
 	if seen.size > piece {
 		err := e.fields(ctx, opts, object, func(field, value string) bool {
@@ -107,19 +108,19 @@ func ofLock(field, value string) bool {
 
 // fields reads a hash, and tells of each field, of some twice, until tell says that it is
 // enough.
-func (e *Engine) fields(ctx context.Context, opts SendOptions, key string, tell func(field, value string) bool) error {
+func (e *Engine) fields(ctx context.Context, opts run.Options, key string, tell func(field, value string) bool) error {
 	for from := "0"; ; {
-		args := append(make([]any, Head, Head+3), key, from, piece)
+		args := append(make([]any, run.Head, run.Head+3), key, from, piece)
 		reply, err := e.Eval(ctx, opts, lua.InspectFields, 1, args)
 		if err != nil {
 			return err
 		}
 		if len(reply.Any) != 2 {
-			return Unexpected(lua.InspectFields, reply.Any)
+			return run.Unexpected(lua.InspectFields, reply.Any)
 		}
 		list, ok := reply.Any[1].([]any)
 		if !ok || len(list)%2 != 0 {
-			return Unexpected(lua.InspectFields, reply.Any)
+			return run.Unexpected(lua.InspectFields, reply.Any)
 		}
 		for i := 0; i < len(list); i += 2 {
 			if !tell(fmt.Sprint(list[i]), fmt.Sprint(list[i+1])) {
@@ -133,7 +134,7 @@ func (e *Engine) fields(ctx context.Context, opts SendOptions, key string, tell 
 }
 
 // queueRest reads the waiters of a fair lock behind the first piece.
-func (e *Engine) queueRest(ctx context.Context, opts SendOptions, queue, scores string, seen *seen) error {
+func (e *Engine) queueRest(ctx context.Context, opts run.Options, queue, scores string, seen *seen) error {
 	has := make(map[string]bool, piece)
 	for i := 0; i < len(seen.queue); i += 2 {
 		has[seen.queue[i]] = true
@@ -152,7 +153,7 @@ func (e *Engine) queueRest(ctx context.Context, opts SendOptions, queue, scores 
 
 // permitsRest reads the permits that are out behind the first piece: from score to score,
 // since a renewal moves a permit to the end of the set, and the ranks of all behind it.
-func (e *Engine) permitsRest(ctx context.Context, opts SendOptions, key string, seen *seen) error {
+func (e *Engine) permitsRest(ctx context.Context, opts run.Options, key string, seen *seen) error {
 	at := make(map[string]int, 2*piece) // where each permit's score is
 	for i := 0; i < len(seen.permits); i += 2 {
 		at[seen.permits[i]] = i + 1
@@ -160,13 +161,13 @@ func (e *Engine) permitsRest(ctx context.Context, opts SendOptions, key string, 
 	from, same := behind(seen.permits, "", 0)
 	for {
 		skip := max(same-again, 0)
-		args := append(make([]any, Head, Head+4), key, from, skip, piece)
+		args := append(make([]any, run.Head, run.Head+4), key, from, skip, piece)
 		reply, err := e.Eval(ctx, opts, lua.InspectPermits, 1, args)
 		if err != nil {
 			return err
 		}
 		if len(reply.Any)%2 != 0 {
-			return Unexpected(lua.InspectPermits, reply.Any)
+			return run.Unexpected(lua.InspectPermits, reply.Any)
 		}
 		got := make([]string, len(reply.Any))
 		for i, x := range reply.Any {

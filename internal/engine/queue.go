@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/wait"
 )
 
@@ -17,16 +18,16 @@ type Queue interface {
 	Timeout() time.Duration
 	// Keep says that this client and its waiters are alive. It answers for each
 	// whether it has a place, and when that was, in server ms.
-	Keep(ctx context.Context, e *Engine, opts SendOptions, holders []string) (has []bool, at int64, err error)
+	Keep(ctx context.Context, e *Engine, opts run.Options, holders []string) (has []bool, at int64, err error)
 	// Leave gives up a place: Granted, Already (there was none), or Late.
-	Leave(ctx context.Context, e *Engine, opts SendOptions, l *Leaving) (Verdict, error)
+	Leave(ctx context.Context, e *Engine, opts run.Options, l *Leaving) (Verdict, error)
 }
 
 // A Leaving asks to give up a place in a queue.
 type Leaving struct {
 	Holder   string
 	Wait     time.Duration // as in the Request that queued
-	Deadline Deadline
+	Deadline run.Deadline
 	Next     string // set by Leave: the waiter of this client whose turn it is now
 }
 
@@ -91,7 +92,7 @@ func (e *Engine) keepQueue(ctx context.Context, s *Spec, ids []string) (lost []s
 		batch := ids[:min(len(ids), keepBatch)]
 		ids = ids[len(batch):]
 		sent := e.now()
-		has, at, err := s.Queue.Keep(ctx, e, SendOptions{}, batch)
+		has, at, err := s.Queue.Keep(ctx, e, run.Options{}, batch)
 		if err != nil {
 			// It is tried again before anybody takes them for dead.
 			e.cfg.Logger.Warn("latchkey: waiters could not be kept", "name", s.Name, "err", err)
@@ -109,7 +110,7 @@ func (e *Engine) keepQueue(ctx context.Context, s *Spec, ids []string) (lost []s
 			}
 		}
 		if len(labels) > 0 {
-			e.writeLabels(ctx, SendOptions{}, "", labels, leases)
+			e.writeLabels(ctx, run.Options{}, "", labels, leases)
 		}
 	}
 	return lost
@@ -152,11 +153,11 @@ func (e *Engine) stray(s *Spec, id string) {
 			return // it has come meanwhile, as one of a context may
 		}
 		l := &Leaving{Holder: id, Wait: s.Queue.Timeout(), Deadline: e.deadline(returnBound)}
-		_, err := s.Queue.Leave(ctx, e, cleanUp, l)
+		_, err := s.Queue.Leave(ctx, e, run.CleanUp, l)
 		switch {
 		case err == nil:
 			e.turn(s, l.Next)
-		case Sort(err) == Maybe:
+		case run.Classify(err) == run.Unknown:
 			ent.unsettled(actsUntil())
 		}
 	}()
@@ -194,7 +195,7 @@ func (e *Engine) left(ctx context.Context, c *claim) bool {
 		return ctx.Err() != nil
 	}
 	defer ent.unlockOps()
-	once := within(ctx, returnBound)
+	once := run.Within(ctx, returnBound)
 	if n := ent.counted(); n > 0 || e.lines.Sits(s.Line, ent.field) {
 		if n == 0 && c.named || n > 0 && ent.label == "" {
 			e.unlabel(once, c)
@@ -205,12 +206,12 @@ func (e *Engine) left(ctx context.Context, c *claim) bool {
 	if !ent.fresh {
 		l.Deadline = e.deadline(returnBound)
 	}
-	v, err := s.Queue.Leave(once, e, cleanUp, l)
+	v, err := s.Queue.Leave(once, e, run.CleanUp, l)
 	if err != nil {
-		if Sort(err) == Maybe && !ent.fresh {
+		if run.Classify(err) == run.Unknown && !ent.fresh {
 			ent.unsettled(actsUntil())
 		}
-		return Hopeless(err)
+		return run.Hopeless(err)
 	}
 	e.turn(s, l.Next)
 	e.unlabel(once, c)
@@ -220,6 +221,6 @@ func (e *Engine) left(ctx context.Context, c *claim) bool {
 // unlabel removes the label that c may have left at its place in the queue.
 func (e *Engine) unlabel(ctx context.Context, c *claim) {
 	if c.cfg.Label != "" {
-		e.writeLabels(ctx, cleanUp, "", []string{LabelKey(c.spec.Key, c.entry.field)}, []time.Duration{0})
+		e.writeLabels(ctx, run.CleanUp, "", []string{LabelKey(c.spec.Key, c.entry.field)}, []time.Duration{0})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 )
 
@@ -17,7 +18,7 @@ const returnBound = time.Second
 // the unlock timeout.
 func (h *Hold) Unlock(ctx context.Context) error {
 	e := h.entry.engine
-	return h.unlock(detached(ctx, e.cfg.UnlockTimeout))
+	return h.unlock(run.Detached(ctx, e.cfg.UnlockTimeout))
 }
 
 // unlock is Unlock within bounded.
@@ -33,7 +34,7 @@ func (h *Hold) unlock(bounded context.Context) error {
 	}
 	defer ent.leave()
 	if !ent.tryOps() {
-		timed, cancel := timed(bounded)
+		timed, cancel := run.Timed(bounded)
 		defer cancel()
 		if err := ent.lockOps(timed); err != nil {
 			h.forsake()
@@ -82,7 +83,7 @@ func (h *Hold) closedErr(op string) error {
 	if h.state == lost {
 		return h.entry.engine.Wrap(op, h.spec, errLost)
 	}
-	return h.entry.engine.Wrap(op, h.spec, ErrClosed)
+	return h.entry.engine.Wrap(op, h.spec, run.ErrClosed)
 }
 
 // giveUp ends h on this side: its Context is done and the watchdog forgets it
@@ -104,7 +105,7 @@ func (h *Hold) giveUp() (target int, trusted bool, err error) {
 		ent.mu.Unlock()
 		select {
 		case <-e.gate.closed:
-			return 0, false, ErrClosed // Close has ended the watchdog, and gives h back
+			return 0, false, run.ErrClosed // Close has ended the watchdog, and gives h back
 		default:
 		}
 		// The window is over and the watchdog has not come to say so.
@@ -156,8 +157,8 @@ func (ent *entry) giveUpRest(ctx context.Context, s *Spec, ret *Return) {
 		ret.Holder = other
 		_, err = e.returnOnce(ctx, ent, s, ret, now)
 	}
-	if Sort(err) == Maybe && !ent.fresh {
-		ent.unsettled(now.Add(returnBound + clockSlack))
+	if run.Classify(err) == run.Unknown && !ent.fresh {
+		ent.unsettled(now.Add(returnBound + run.ClockSlack))
 	}
 }
 
@@ -188,7 +189,7 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 	// A label is cleared up by a release only, and by that of a queue.
 	heirs := target == 0 && ret.Linger == 0 && (s.Queue != nil || ret.Label == "")
 	maybe := !trusted // an earlier request may have been carried out
-	retry := e.newRetrier(e.cfg.UnlockTimeout)
+	retry := e.NewRetrier(e.cfg.UnlockTimeout)
 	for {
 		var next *heir
 		var sent watchdog.Instant
@@ -199,8 +200,8 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 		}
 		at := time.Now()
 		v, err := e.returnOnce(ctx, ent, s, ret, at)
-		if Sort(err) == Maybe {
-			acts = at.Add(returnBound + clockSlack)
+		if run.Classify(err) == run.Unknown {
+			acts = at.Add(returnBound + run.ClockSlack)
 		}
 		if next != nil {
 			if next.settle(sent, ret, ent.slice, v, err) {
@@ -210,12 +211,12 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 				maybe = maybe || err == nil && v == Late && time.Since(at) > returnBound/2
 			}
 			ret.Heir = nil
-			if heirs = err == nil && v != Late; Hopeless(err) {
-				maybe = maybe || Sort(err) == Maybe
+			if heirs = err == nil && v != Late; run.Hopeless(err) {
+				maybe = maybe || run.Classify(err) == run.Unknown
 				continue // without one it may be allowed
 			}
 		}
-		if isCode(err, "TRYAGAIN") {
+		if run.IsCode(err, "TRYAGAIN") {
 			// The slot is on the move, and this goes with one key.
 			ret.Label = "" // it expires
 			ret.Alone, heirs = true, false
@@ -257,12 +258,12 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 			}
 			return errLost
 		}
-		maybe = maybe || Sort(err) == Maybe
+		maybe = maybe || run.Classify(err) == run.Unknown
 		if err == nil { // late: the server's clock is known now
-			err = errLate
+			err = run.ErrLate
 		}
 		last = err
-		if Hopeless(err) || retry.after(ctx, err) != nil {
+		if run.Hopeless(err) || retry.After(ctx, err) != nil {
 			break
 		}
 	}
@@ -282,8 +283,8 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 
 // returnOnce sends one request to give back, now.
 func (e *Engine) returnOnce(ctx context.Context, ent *entry, s *Spec, ret *Return, now time.Time) (Verdict, error) {
-	if ret.Deadline = (Deadline{}); !ent.fresh || ret.Heir != nil && s.Queue == nil {
-		ret.Deadline = e.server.deadline(now, returnBound)
+	if ret.Deadline = (run.Deadline{}); !ent.fresh || ret.Heir != nil && s.Queue == nil {
+		ret.Deadline = e.Clock.Deadline(now, returnBound)
 	}
 	ret.Next, ret.Given, ret.Token, ret.More, ret.Listed, ret.Heard, ret.Away = "", false, 0, 0, 0, 0, false
 	passes := ret.Heir != nil && ret.Heir.Entry == "" // nobody but this client has a part in that
@@ -306,18 +307,18 @@ func (e *Engine) returnOnce(ctx context.Context, ent *entry, s *Spec, ret *Retur
 	}
 	once, opts := e.returning(ctx, ret.acked)
 	v, err := s.Scripts.Release(once, e, opts, ret)
-	ret.short = opts.Replicas.short(e)
+	ret.short = e.Short(opts.Replicas)
 	if !ret.Given {
 		e.turn(s, ret.Next)
 	}
-	e.listed.end(&list, ret.unlisted(v, err), now.Add(returnBound+clockSlack))
+	e.listed.end(&list, ret.unlisted(v, err), now.Add(returnBound+run.ClockSlack))
 	return v, err
 }
 
 // unlisted returns what an answer says of the list.
 func (r *Return) unlisted(v Verdict, err error) outcome {
 	switch {
-	case err != nil && Sort(err) != Maybe, r.Heir != nil && r.Heir.Entry == "" && !r.Given:
+	case err != nil && run.Classify(err) != run.Unknown, r.Heir != nil && r.Heir.Entry == "" && !r.Given:
 		return listSame
 	case err != nil, v == Late: // an earlier run may have been in time
 		return listUnknown
@@ -356,7 +357,7 @@ func (h *Hold) mark(st state) {
 // UnlockHolder gives back the latest hold that the holder in ctx has on s.
 func (e *Engine) UnlockHolder(ctx context.Context, s *Spec) error {
 	if n, ok := e.holderIn(ctx, s); ok {
-		bounded := detached(ctx, e.cfg.UnlockTimeout)
+		bounded := run.Detached(ctx, e.cfg.UnlockTimeout)
 		if ent := e.find(n, s); ent != nil {
 			defer ent.leave()
 			for h := ent.latest(); h != nil; h = ent.latest() {
@@ -371,7 +372,7 @@ func (e *Engine) UnlockHolder(ctx context.Context, s *Spec) error {
 	}
 	select {
 	case <-e.gate.closed:
-		return e.Wrap("unlock", s, ErrClosed)
+		return e.Wrap("unlock", s, run.ErrClosed)
 	default:
 		return e.Wrap("unlock", s, ErrNotHeld)
 	}
@@ -415,7 +416,7 @@ const releasers = 16
 func (e *Engine) releaseAll(ctx context.Context) error {
 	var work []*Hold
 	for _, ent := range e.entries.all() {
-		holds := ent.endAll(nil, closed, ErrClosed, "")
+		holds := ent.endAll(nil, closed, run.ErrClosed, "")
 		ent.leave()
 		if len(holds) > 0 {
 			work = append(work, holds[len(holds)-1])

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 )
 
@@ -58,7 +59,7 @@ func (e *Engine) renew(ctx context.Context, _ string, batch []watchdog.Renewal) 
 	}
 	e.counters.renewals.Add(renewals)
 	acks := renewals > 0 && e.cfg.Acks.Renewals // looks have nothing that replicas could have
-	results, err := e.renewAll(ctx, cleanUp, scripts, g.asked, acks)
+	results, err := e.renewAll(ctx, run.CleanUp, scripts, g.asked, acks)
 	if len(results) < len(batch) {
 		got := results
 		results = make([]watchdog.Result, len(batch))
@@ -87,17 +88,17 @@ func (e *Engine) renew(ctx context.Context, _ string, batch []watchdog.Renewal) 
 
 // renewAll renews a batch with one script, or where that cannot be, with one
 // script a lock: a slot on the move, or a proxy that only looks like one server.
-func (e *Engine) renewAll(ctx context.Context, opts SendOptions, s Renewer, batch []Renewal, acks bool) ([]watchdog.Result, error) {
+func (e *Engine) renewAll(ctx context.Context, opts run.Options, s Renewer, batch []Renewal, acks bool) ([]watchdog.Result, error) {
 	got, err := e.renewOnce(ctx, opts, s, batch, acks)
 	if got == nil && err == nil { // too late by the server's clock, which is known now
 		got, err = e.renewOnce(ctx, opts, s, batch, acks)
 	}
-	if len(batch) == 1 && batch[0].Label != "" && isCode(err, "TRYAGAIN") {
+	if len(batch) == 1 && batch[0].Label != "" && run.IsCode(err, "TRYAGAIN") {
 		// The slot is on the move, and of lock and label one has gone ahead.
 		batch[0].Label = ""
 		return e.renewAll(ctx, opts, s, batch, acks)
 	}
-	if len(batch) == 1 || (!isCode(err, "TRYAGAIN") && !isCode(err, "CROSSSLOT")) {
+	if len(batch) == 1 || (!run.IsCode(err, "TRYAGAIN") && !run.IsCode(err, "CROSSSLOT")) {
 		return got, err
 	}
 	got = make([]watchdog.Result, len(batch))
@@ -117,13 +118,13 @@ func (e *Engine) renewAll(ctx context.Context, opts SendOptions, s Renewer, batc
 
 // renewOnce makes one request to renew. With acks, what too few replicas have
 // heard of counts as failed: who relied on it would have more than they know of.
-func (e *Engine) renewOnce(ctx context.Context, opts SendOptions, s Renewer, batch []Renewal, acks bool) ([]watchdog.Result, error) {
-	opts.Replicas = confirmed(acks)
-	got, err := s.Renew(ctx, e, opts, batch, e.deadline(attempt))
+func (e *Engine) renewOnce(ctx context.Context, opts run.Options, s Renewer, batch []Renewal, acks bool) ([]watchdog.Result, error) {
+	opts.Replicas = run.Confirmed(acks)
+	got, err := s.Renew(ctx, e, opts, batch, e.deadline(run.Attempt))
 	if err != nil || got == nil {
 		return got, err
 	}
-	if err = opts.Replicas.short(e); err != nil {
+	if err = e.Short(opts.Replicas); err != nil {
 		for i, r := range got {
 			if r == watchdog.Extended {
 				got[i] = watchdog.Failed

@@ -4,20 +4,21 @@ import (
 	"context"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 	"github.com/latchkey-go/latchkey/lua"
 )
 
 // RenewLocks runs rlock/renew, which serves every lock that is a hash of holder
 // and hold count.
-func (e *Engine) RenewLocks(ctx context.Context, opts SendOptions, batch []Renewal, d Deadline) ([]watchdog.Result, error) {
+func (e *Engine) RenewLocks(ctx context.Context, opts run.Options, batch []Renewal, d run.Deadline) ([]watchdog.Result, error) {
 	keys := len(batch)
 	for i := range batch {
 		if batch[i].Label != "" {
 			keys++
 		}
 	}
-	args := make([]any, Head, Head+2+3*keys)
+	args := make([]any, run.Head, run.Head+2+3*keys)
 	for i := range batch {
 		r := &batch[i]
 		args = append(args, r.Key)
@@ -51,7 +52,7 @@ func (e *Engine) RenewLocks(ctx context.Context, opts SendOptions, batch []Renew
 		return results, nil
 	}
 	if n := len(reply.Ints); n != 1 && n != 1+keys {
-		return nil, Unexpected(lua.RLockRenew, reply.Ints)
+		return nil, run.Unexpected(lua.RLockRenew, reply.Ints)
 	}
 	e.Learn(reply, reply.Ints[0])
 	if len(reply.Ints) == 1 {
@@ -76,4 +77,17 @@ func renewResult(answer int64) watchdog.Result {
 		return watchdog.NotOurs
 	}
 	return watchdog.Failed
+}
+
+// AcquireMany is EvalMany for a request for a lease. done is false when the reply has not
+// settled it.
+func (e *Engine) AcquireMany(ctx context.Context, opts run.Options, r *run.BatchRequest, lease time.Duration) (g Grant, done bool, err error) {
+	n, err := e.EvalMany(ctx, opts, r)
+	switch {
+	case err != nil || n == 0:
+		return g, false, err
+	case n > 0:
+		return Grant{Verdict: Granted, Left: lease}, true, nil
+	}
+	return Grant{Verdict: Refused, Left: time.Duration(-n) * time.Millisecond}, true, nil
 }

@@ -4,168 +4,24 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"net"
-	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
+	"github.com/latchkey-go/latchkey/internal/run"
 )
-
-// Acks says how many replicas must have a grant, and how long they may take.
-type Acks struct {
-	Min      int
-	Timeout  time.Duration
-	Renewals bool // they must have renewals as well
-	Releases bool // and releases
-	Disk     bool // and must have written to disk what they have, the primary too
-}
-
-// on reports whether anybody asks.
-func (a Acks) on() bool { return a.Min > 0 || a.Disk }
-
-// command returns the command that waits for the replicas.
-func (a Acks) command() []any {
-	if a.Disk {
-		return []any{"waitaof", 1, a.Min, a.Timeout.Milliseconds()}
-	}
-	return []any{"wait", a.Min, a.Timeout.Milliseconds()}
-}
-
-// Replicas are the reply to the WAIT behind a script, on the same connection, as only
-// that one covers what the script wrote. Redis counts all that its master had written by
-// then, so a script that comes again and finds its work done is covered too.
-type Replicas struct {
-	got   int   // how many have it
-	local int   // 1: the primary has it on disk; for AckDisk
-	err   error // of WAIT
-}
-
-// confirmed returns where the replicas' confirmation goes of a request, nil unless on is set.
-func confirmed(on bool) *Replicas {
-	if !on {
-		return nil
-	}
-	return new(Replicas)
-}
-
-// another returns a new one where r is one.
-func (r *Replicas) another() *Replicas { return confirmed(r != nil) }
-
-// short says that too few replicas have the grant; nil when it is well.
-func (r *Replicas) short(e *Engine) error {
-	want := e.cfg.Acks
-	var reply redis.Error
-	switch {
-	case r == nil || r.err == nil && r.got >= want.Min && (r.local > 0 || !want.Disk):
-		return nil
-	case errors.As(r.err, &reply) && want.Disk:
-		return both{ErrNotReplicated, fmt.Errorf("AckDisk needs WAITAOF, of Redis 7.2, and it is refused: %w", r.err)}
-	case errors.As(r.err, &reply):
-		return both{ErrNotReplicated, fmt.Errorf("replicas cannot be counted, WAIT is refused: %w", r.err)}
-	case r.err != nil:
-		return both{ErrNotReplicated, r.err}
-	case want.Disk:
-		return both{ErrNotReplicated, fmt.Errorf("%d of 1 primary and %d of %d replicas have it on disk within %v",
-			r.local, r.got, want.Min, want.Timeout)}
-	}
-	return both{ErrNotReplicated, fmt.Errorf("%d of %d replicas have confirmed within %v", r.got, want.Min, want.Timeout)}
-}
-
-// sendAcked sends cmd and WAIT, and returns the answer to the latter.
-func (e *Engine) sendAcked(ctx context.Context, cmd redis.Cmder) (a Replicas) {
-	pipe, err := e.ackPipe(ctx, cmd)
-	if err != nil {
-		cmd.SetErr(err)
-		return Replicas{err: err}
-	}
-	n := e.execAcked(ctx, pipe, cmd)
-	if c, ok := e.rdb.(*redis.ClusterClient); ok {
-		if isCode(cmd.Err(), "ASK") { // a slot on the move, maybe for long: what is asked for is there
-			n = e.sendAsked(ctx, c, cmd)
-		}
-		if isCode(cmd.Err(), "MOVED") || isCode(cmd.Err(), "ASK") {
-			c.ReloadState(context.WithoutCancel(ctx)) // the engine asks again
-		}
-	}
-	if !e.cfg.Acks.Disk {
-		a.got, a.err = n.Int()
-		return a
-	}
-	have, err := n.Int64Slice()
-	switch {
-	case err != nil:
-		a.err = err
-	case len(have) != 2:
-		a.err = fmt.Errorf("WAITAOF answered %v, which has no meaning", have)
-	default:
-		a.local, a.got = int(have[0]), int(have[1])
-	}
-	return a
-}
-
-// execAcked sends cmd and WAIT, behind what is in pipe.
-func (e *Engine) execAcked(ctx context.Context, pipe redis.Pipeliner, cmd redis.Cmder) *redis.Cmd {
-	_ = pipe.Process(ctx, cmd) // go-redis sends the pipeline once, since cmd says NoRetry
-	n := pipe.Do(ctx, e.cfg.Acks.command()...)
-	_, _ = pipe.Exec(ctx)
-	return n
-}
-
-// sendAsked sends cmd and WAIT to the node that an ASK names. A ClusterClient may
-// know it, but does not say: it has a connection of its own for this.
-func (e *Engine) sendAsked(ctx context.Context, rdb *redis.ClusterClient, cmd redis.Cmder) *redis.Cmd {
-	ask := cmd.Err().Error()
-	key, _ := cmd.Args()[Head].(string)
-	owner, err := rdb.MasterForKey(ctx, key)
-	if err != nil {
-		return redis.NewCmdResult(nil, err)
-	}
-	o := *owner.Options()
-	o.Addr = ask[strings.LastIndexByte(ask, ' ')+1:]
-	if i := strings.LastIndexByte(o.Addr, ':'); i >= 0 { // Redis writes an IPv6 address without brackets
-		o.Addr = net.JoinHostPort(strings.Trim(o.Addr[:i], "[]"), o.Addr[i+1:])
-	}
-	o.PoolSize, o.MinIdleConns, o.PushNotificationProcessor = 1, 0, nil
-	// That of owner is written to whenever a connection of its begins; and what is to
-	// be told of failovers to a connection for one request?
-	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	node := rdb.Options().NewClient(&o)
-	defer func() { _ = node.Close() }()
-	pipe := node.Pipeline()
-	_ = pipe.Do(ctx, "asking")
-	cmd.SetErr(nil)
-	return e.execAcked(ctx, pipe, cmd)
-}
 
 // returning returns the context and the options of one request to give back under ctx,
 // to be acknowledged if acked is set.
-func (e *Engine) returning(ctx context.Context, acked bool) (context.Context, SendOptions) {
+func (e *Engine) returning(ctx context.Context, acked bool) (context.Context, run.Options) {
 	bound := returnBound
 	if acked {
 		bound += e.cfg.Acks.Timeout
 	}
-	return within(ctx, bound), SendOptions{CleanUp: true, Replicas: confirmed(acked)}
+	return run.Within(ctx, bound), run.Options{CleanUp: true, Replicas: run.Confirmed(acked)}
 }
 
 // Done reports whether what a call was to do has been done, whatever its error: a
 // release of which too few replicas have heard is one.
-func Done(err error) bool { return err == nil || errors.Is(err, ErrNotReplicated) }
-
-// ackPipe returns a pipeline to the server of the first key of cmd. (That of a
-// ClusterClient would send WAIT to any node.)
-func (e *Engine) ackPipe(ctx context.Context, cmd redis.Cmder) (redis.Pipeliner, error) {
-	if rdb, ok := e.rdb.(*redis.ClusterClient); ok {
-		key, _ := cmd.Args()[Head].(string)
-		node, err := rdb.MasterForKey(ctx, key)
-		if err != nil {
-			return nil, err
-		}
-		return node.Pipeline(), nil
-	}
-	return e.rdb.Pipeline(), nil
-}
+func Done(err error) bool { return err == nil || errors.Is(err, run.ErrNotReplicated) }
 
 // unreplicated gives back a grant that too few replicas have. The caller has the
 // entry's ops.
@@ -177,7 +33,7 @@ func (c *claim) unreplicated(base int, short error) error {
 		c.spec.engine.tookBackOne(c.spec)
 		return short
 	}
-	if Sort(err) == Maybe {
+	if run.Classify(err) == run.Unknown {
 		ent.unsettled(actsUntil())
 	}
 	c.doubt(base, 0)
@@ -187,7 +43,7 @@ func (c *claim) unreplicated(base int, short error) error {
 // unreplicated gives back a grant that too few replicas have.
 func (d *demand) unreplicated(short error) error {
 	late := d.spec.engine.gate.late
-	if v, err := d.want.Undo(within(late, returnBound), cleanUp); err == nil && v == Granted {
+	if v, err := d.want.Undo(run.Within(late, returnBound), run.CleanUp); err == nil && v == Granted {
 		d.spec.engine.tookBackOne(d.spec)
 	} else {
 		d.doubt(0)

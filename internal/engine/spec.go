@@ -6,8 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/wait"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 )
@@ -70,9 +69,9 @@ type Spec struct {
 // Scripts run the scripts of one kind of lock. Each may be run twice with the
 // same arguments without doing more than once.
 type Scripts interface {
-	Acquire(ctx context.Context, e *Engine, opts SendOptions, r *Request) (Grant, error)
+	Acquire(ctx context.Context, e *Engine, opts run.Options, r *Request) (Grant, error)
 	// Release answers Granted, Already, Gone or Late.
-	Release(ctx context.Context, e *Engine, opts SendOptions, r *Return) (Verdict, error)
+	Release(ctx context.Context, e *Engine, opts run.Options, r *Return) (Verdict, error)
 	Renewer
 }
 
@@ -80,7 +79,7 @@ type Scripts interface {
 type Renewer interface {
 	// Renew extends the leases of locks of this kind, all in one hash slot in
 	// a cluster. A nil slice with a nil error: too late.
-	Renew(ctx context.Context, e *Engine, opts SendOptions, batch []Renewal, d Deadline) ([]watchdog.Result, error)
+	Renew(ctx context.Context, e *Engine, opts run.Options, batch []Renewal, d run.Deadline) ([]watchdog.Result, error)
 	// RenewKind names the script that Renew runs; locks of one kind may be
 	// renewed together.
 	RenewKind() string
@@ -98,7 +97,7 @@ type Request struct {
 	Entry    string        // for the list of those who are given the lock; see Spec.List
 	Unlist   []string      // entries to be taken out of that list
 	Tokens   int64         // fencing tokens to take, for an heir that is to hand on in memory
-	Deadline Deadline
+	Deadline run.Deadline
 }
 
 // LeaseLeft returns what a script says is left of a lease: 0, which is unknown, for one that
@@ -143,7 +142,7 @@ type Return struct {
 	Label    string
 	Linger   time.Duration // at 0: stay closed for that long, in the name of
 	LingerAs string        // this holder
-	Deadline Deadline
+	Deadline run.Deadline
 	Heir     *Request // to have the lock; with a queue or an Entry, if it is the next one
 	Leaves   bool     // only what is of the holder is taken out of the list
 	Unlist   []string // entries to be taken out of it; see Spec.List
@@ -192,31 +191,11 @@ func (e *Engine) Prepare(s *Spec) *Spec {
 	default:
 		s.listen = func() wait.Hints { return hints{e.notifier.Subscribe(s.Channel)} }
 	}
-	if err := e.unfit(); err != nil {
+	if err := e.Unfit(); err != nil {
 		s.err = err
 	}
 	return s
 }
-
-// unfit says why the client of Redis does not do, or nil.
-func (e *Engine) unfit() error {
-	switch e.rdb.(type) {
-	case *redis.Client, *redis.ClusterClient:
-	case *redis.Ring:
-		return both{ErrUnsupported, errRing}
-	default:
-		if e.cfg.Acks.on() {
-			return both{ErrUnsupported, errWrapped}
-		}
-	}
-	return nil
-}
-
-var (
-	errRing = errors.New("a redis.Ring spreads keys over servers that know nothing of each other; use a ClusterClient")
-	// Through another type nobody knows which server a WAIT would go to.
-	errWrapped = errors.New("WithReplicaAck needs a *redis.Client or *redis.ClusterClient itself, not a type around one")
-)
 
 // LockConfig is what the options of one acquire come to.
 type LockConfig struct {

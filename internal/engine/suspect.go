@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -14,26 +13,6 @@ import (
 func (e *Engine) resubscribed(channels int) {
 	e.watchdog.Recheck()
 	e.cfg.Hooks.resubscribed(channels)
-}
-
-// suspect has every hold looked at when err may mean that another server is
-// there now, or the same one without what it knew: a holder is not to wait for
-// its next renewal to learn that.
-func (e *Engine) suspect(err error) {
-	var reply redis.Error
-	switch {
-	case errors.As(err, &reply):
-		switch code, _ := codeOf(reply.Error()); code {
-		case "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "UNBLOCKED":
-		default:
-			return
-		}
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrClosed):
-		return // it was not waited for
-	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, redis.ErrClosed):
-		return // it was not sent
-	}
-	e.watchdog.Recheck()
 }
 
 const (

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/run"
 )
 
 // undo takes back what a failed claim may have been granted, in the background:
@@ -34,13 +36,13 @@ func (e *Engine) undone(ctx context.Context, c *claim) bool {
 	// client may be in the list by now. What it would be given later, nobody gives back.
 	ret := &Return{Holder: ent.field, Count: c.base, Label: cmp.Or(c.cfg.Label, ent.tag()), Leaves: true}
 	v, err := e.returnOnce(ctx, ent, s, ret, time.Now())
-	if Sort(err) == Maybe {
+	if run.Classify(err) == run.Unknown {
 		ent.unsettled(actsUntil())
 	}
 	ent.unlockOps()
 	switch {
 	case err != nil:
-		return Hopeless(err) || time.Now().After(c.until.Add(c.lease()))
+		return run.Hopeless(err) || time.Now().After(c.until.Add(c.lease()))
 	case v == Granted:
 		e.tookBackOne(s)
 		// Of several requests another one may be on its way yet; and who waits may have

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/wait"
 )
 
@@ -16,7 +17,7 @@ type Want interface {
 	// Ask makes one request, which must change nothing when it reaches Redis
 	// after d, and nothing more when it is made again. Answers are Granted,
 	// Refused and Late.
-	Ask(ctx context.Context, opts SendOptions, d Deadline) (Answer, error)
+	Ask(ctx context.Context, opts run.Options, d run.Deadline) (Answer, error)
 	// Got is called when it was granted. An error says that the grant came too late:
 	// ErrLeaseLost that it may be asked for again, which makes the leases begin anew,
 	// a few times, and any other that it must be undone.
@@ -25,7 +26,7 @@ type Want interface {
 	// answers Granted when there was something, Already when there was nothing
 	// and will be nothing, and Gone when there was nothing yet. It is not called
 	// for what only looks.
-	Undo(ctx context.Context, opts SendOptions) (Verdict, error)
+	Undo(ctx context.Context, opts run.Options) (Verdict, error)
 	// Kept is for how long after its deadline a request may be undone; 0 says
 	// that requests only look, and change nothing.
 	Kept() time.Duration
@@ -36,7 +37,7 @@ type Group interface {
 	Want
 	// AskAll is Ask, and for others after that, in order. served is how many of
 	// others, from the first, were granted.
-	AskAll(ctx context.Context, opts SendOptions, d Deadline, others []Want) (ans Answer, served int, err error)
+	AskAll(ctx context.Context, opts run.Options, d run.Deadline, others []Want) (ans Answer, served int, err error)
 }
 
 // A Sweeper is a Want that could be granted once more, when it has been given
@@ -44,7 +45,7 @@ type Group interface {
 type Sweeper interface {
 	Want
 	// Sweep takes back what was granted after it had been given back.
-	Sweep(ctx context.Context, opts SendOptions) error
+	Sweep(ctx context.Context, opts run.Options) error
 }
 
 // A Successor is a Want that goes on where another one of its kind has left, who
@@ -83,12 +84,12 @@ func (e *Engine) Until(ctx context.Context, op string, s *Spec, cfg *LockConfig,
 		return e.Wrap(op, s, err)
 	}
 	if !e.gate.enter() {
-		return e.Wrap(op, s, ErrClosed)
+		return e.Wrap(op, s, run.ErrClosed)
 	}
 	defer e.gate.leave()
 	d := &demand{call: newCall(ctx, s, cfg), want: w}
 	var claim wait.Claim = d
-	if _, ok := w.(Group); ok && !e.cfg.Acks.on() { // else each has a WAIT of its own
+	if _, ok := w.(Group); ok && !e.cfg.Acks.On() { // else each has a WAIT of its own
 		claim = &grouped{d}
 	}
 	d.bounded, d.effort = try || cfg.Waits, &d.room
@@ -130,7 +131,7 @@ func (e *Engine) Until(ctx context.Context, op string, s *Spec, cfg *LockConfig,
 func (e *Engine) sweep(w Sweeper, until time.Time) {
 	e.later(func(ctx context.Context) bool {
 		past := time.Now().After(until)
-		err := w.Sweep(within(ctx, returnBound), cleanUp)
+		err := w.Sweep(run.Within(ctx, returnBound), run.CleanUp)
 		return past && (err == nil || time.Now().After(until.Add(w.Kept())))
 	}, func() {})
 }
@@ -186,7 +187,7 @@ func (d *demand) try(ctx context.Context, others []Want) (ans wait.Answer, serve
 		ctx, cancel = context.WithDeadline(ctx, at)
 		defer cancel()
 	}
-	opts := SendOptions{Within: d.patiently(), Replicas: confirmed(e.cfg.Acks.on() && d.want.Kept() > 0)}
+	opts := run.Options{Within: d.patiently(), Replicas: run.Confirmed(e.cfg.Acks.On() && d.want.Kept() > 0)}
 	bound := d.bound(ctx, opts.Within)
 	asked := time.Now()
 	var got Answer
@@ -197,13 +198,13 @@ func (d *demand) try(ctx context.Context, others []Want) (ans wait.Answer, serve
 	}
 	if err != nil {
 		switch {
-		case Sort(err) != Maybe:
+		case run.Classify(err) != run.Unknown:
 			settled = true
 		case d.want.Kept() > 0:
 			d.doubt(bound)
 		}
 		if ctx.Err() != nil && caller.Err() == nil {
-			return wait.Answer{}, 0, settled, both{ErrNotAcquired, errNoAnswer}
+			return wait.Answer{}, 0, settled, run.Both(ErrNotAcquired, errNoAnswer)
 		}
 		ans, err = d.failed(caller, asked, err)
 		return ans, 0, settled, err
@@ -212,7 +213,7 @@ func (d *demand) try(ctx context.Context, others []Want) (ans wait.Answer, serve
 	e.answers()
 	switch got.Verdict {
 	case Granted:
-		if short := opts.Replicas.short(e); short != nil {
+		if short := e.Short(opts.Replicas); short != nil {
 			return wait.Answer{}, 0, true, d.unreplicated(short)
 		}
 		if d.want.Kept() > 0 && d.outdated(asked) {
@@ -222,7 +223,7 @@ func (d *demand) try(ctx context.Context, others []Want) (ans wait.Answer, serve
 		d.unsettled = false
 		return wait.Answer{Granted: true, After: got.After, Last: got.Last, Earlier: got.Earlier}, served, true, nil
 	case Late:
-		ans, err = d.failure(asked, errLate)
+		ans, err = d.failure(asked, run.ErrLate)
 		return ans, 0, true, err
 	}
 	d.confirming = false
@@ -245,7 +246,7 @@ func (g *grouped) TryAll(ctx context.Context, others []wait.Member) (wait.Answer
 // Enlist makes g part of somebody else's request: from now on it may have been
 // granted.
 func (g *grouped) Enlist() bool {
-	g.doubt(attempt)
+	g.doubt(run.Attempt)
 	return true
 }
 
@@ -276,7 +277,7 @@ func (e *Engine) takeBack(d *demand) {
 // tookBack makes one try and reports whether no more is needed.
 func (e *Engine) tookBack(ctx context.Context, d *demand) bool {
 	past := time.Now().After(d.until)
-	v, err := d.want.Undo(within(ctx, returnBound), cleanUp)
+	v, err := d.want.Undo(run.Within(ctx, returnBound), run.CleanUp)
 	switch {
 	case err != nil: // even one that says "never": the right to it may come back, the permits do not by themselves
 		return time.Now().After(d.until.Add(d.want.Kept()))
@@ -292,38 +293,38 @@ func (e *Engine) tookBack(ctx context.Context, d *demand) bool {
 // answer: again after errors that pass. f must do nothing when its request
 // reaches Redis after d, and nothing more when it is made again; it answers Late
 // in the first case.
-func (e *Engine) Change(ctx context.Context, op string, s *Spec, f func(ctx context.Context, opts SendOptions, d Deadline) (Verdict, error)) error {
+func (e *Engine) Change(ctx context.Context, op string, s *Spec, f func(ctx context.Context, opts run.Options, d run.Deadline) (Verdict, error)) error {
 	if err := e.checkAcquire(ctx, s, &LockConfig{}); err != nil {
 		return e.Wrap(op, s, err)
 	}
 	if !e.gate.enter() {
-		return e.Wrap(op, s, ErrClosed)
+		return e.Wrap(op, s, run.ErrClosed)
 	}
 	defer e.gate.leave()
-	return e.Wrap(op, s, e.change(ctx, e.cfg.AnswerTimeout, func(r *retrier) (Verdict, error) { return f(ctx, r.options(), e.deadline(attempt)) }))
+	return e.Wrap(op, s, e.change(ctx, e.cfg.AnswerTimeout, func(r *run.Retrier) (Verdict, error) { return f(ctx, r.Options(), e.deadline(run.Attempt)) }))
 }
 
 // Return is Change for what gives something back: it goes on although ctx is
 // cancelled, for at most the unlock timeout.
-func (e *Engine) Return(ctx context.Context, op string, s *Spec, f func(ctx context.Context, opts SendOptions, d Deadline) (Verdict, error)) error {
+func (e *Engine) Return(ctx context.Context, op string, s *Spec, f func(ctx context.Context, opts run.Options, d run.Deadline) (Verdict, error)) error {
 	if s.err != nil {
 		return e.Wrap(op, s, s.err)
 	}
 	if !e.gate.enter() {
-		return e.Wrap(op, s, ErrClosed)
+		return e.Wrap(op, s, run.ErrClosed)
 	}
 	defer e.gate.leave()
 	return e.Wrap(op, s, e.returned(ctx, f))
 }
 
 // returned is Return inside of the gate, and after it is shut.
-func (e *Engine) returned(ctx context.Context, f func(ctx context.Context, opts SendOptions, d Deadline) (Verdict, error)) error {
-	bounded := detached(ctx, e.cfg.UnlockTimeout)
+func (e *Engine) returned(ctx context.Context, f func(ctx context.Context, opts run.Options, d run.Deadline) (Verdict, error)) error {
+	bounded := run.Detached(ctx, e.cfg.UnlockTimeout)
 	var short error
-	err := e.change(bounded, e.cfg.UnlockTimeout, func(*retrier) (Verdict, error) {
+	err := e.change(bounded, e.cfg.UnlockTimeout, func(*run.Retrier) (Verdict, error) {
 		once, opts := e.returning(bounded, e.cfg.Acks.Releases)
 		v, err := f(once, opts, e.deadline(returnBound))
-		short = opts.Replicas.short(e)
+		short = e.Short(opts.Replicas)
 		return v, err
 	})
 	if err == nil {
@@ -332,10 +333,10 @@ func (e *Engine) returned(ctx context.Context, f func(ctx context.Context, opts 
 	return err
 }
 
-func (e *Engine) change(ctx context.Context, patience time.Duration, f func(r *retrier) (Verdict, error)) error {
+func (e *Engine) change(ctx context.Context, patience time.Duration, f func(r *run.Retrier) (Verdict, error)) error {
 	maybe := false
 	var said error // by the server last
-	retry := e.newRetrier(patience)
+	retry := e.NewRetrier(patience)
 	for {
 		v, err := f(&retry)
 		var reply redis.Error
@@ -346,13 +347,13 @@ func (e *Engine) change(ctx context.Context, patience time.Duration, f func(r *r
 		case err == nil && v != Late:
 			return nil
 		case err == nil:
-			err = errLate
-		case Sort(err) == Maybe:
+			err = run.ErrLate
+		case run.Classify(err) == run.Unknown:
 			maybe = true
 		}
-		if Hopeless(err) || ctx.Err() != nil || errors.Is(err, ErrClosed) || retry.after(ctx, err) != nil {
+		if run.Hopeless(err) || ctx.Err() != nil || errors.Is(err, run.ErrClosed) || retry.After(ctx, err) != nil {
 			if said != nil && !errors.As(err, &reply) {
-				err = both{err, said} // the time that was left was too short for an answer
+				err = run.Both(err, said) // the time that was left was too short for an answer
 			}
 			if maybe {
 				err = inDoubt{err}

@@ -29,7 +29,7 @@ var thisHost = sync.OnceValue(func() string {
 
 // who says who this process is.
 func (e *Engine) who(label string, since time.Time) Who {
-	return Who{Label: label, Host: thisHost(), PID: os.Getpid(), Since: e.server.at(since)}
+	return Who{Label: label, Host: thisHost(), PID: os.Getpid(), Since: e.Clock.At(since)}
 }
 
 // String is what the key of a label has in it: "<since, ms> <pid> <host> <label>".
@@ -74,9 +74,4 @@ func (c *claim) label(count int) string {
 		since = time.Now()
 	}
 	return c.spec.engine.who(label, since).String()
-}
-
-// at returns the server's time at a moment of ours, as far as it is known.
-func (c *serverClock) at(t time.Time) time.Time {
-	return time.UnixMilli(c.local(t) + c.offset.Load())
 }

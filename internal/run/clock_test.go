@@ -1,4 +1,4 @@
-package engine
+package run
 
 import (
 	"testing"
@@ -15,20 +15,20 @@ func carriedOut(d Deadline, serverMs int64) bool {
 
 func TestServerClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newServerClock()
+		c := newClock()
 		require.Equal(t, Deadline{NotAfter: time.Now().UnixMilli() + 5000, Ahead: 6000},
-			c.deadline(time.Now(), 5*time.Second), "until the first answer this machine's wall")
+			c.Deadline(time.Now(), 5*time.Second), "until the first answer this machine's wall")
 
 		// A server that is an hour ahead; a round trip of 40 ms.
 		server := func() int64 { return time.Now().Add(time.Hour).UnixMilli() }
-		require.False(t, carriedOut(c.deadline(time.Now(), time.Second), server()))
+		require.False(t, carriedOut(c.Deadline(time.Now(), time.Second), server()))
 		time.Sleep(20 * time.Millisecond)
 		told := server()
 		time.Sleep(20 * time.Millisecond)
 		c.learn(time.Now(), told)
-		require.Equal(t, server()+5000-20, c.deadline(time.Now(), 5*time.Second).NotAfter, "behind by the way back")
+		require.Equal(t, server()+5000-20, c.Deadline(time.Now(), 5*time.Second).NotAfter, "behind by the way back")
 		time.Sleep(10 * time.Hour)
-		d := c.deadline(time.Now(), 5*time.Second)
+		d := c.Deadline(time.Now(), 5*time.Second)
 		require.True(t, carriedOut(d, server()))
 		require.True(t, carriedOut(d, server()+5000-20))
 		require.False(t, carriedOut(d, server()+5000-19), "too late")
@@ -36,9 +36,9 @@ func TestServerClock(t *testing.T) {
 
 		// And one that is behind.
 		server = func() int64 { return time.Now().Add(-time.Hour).UnixMilli() }
-		require.False(t, carriedOut(c.deadline(time.Now(), time.Second), server()), "it has failed over")
+		require.False(t, carriedOut(c.Deadline(time.Now(), time.Second), server()), "it has failed over")
 		c.learn(time.Now(), server())
-		require.True(t, carriedOut(c.deadline(time.Now(), time.Second), server()))
+		require.True(t, carriedOut(c.Deadline(time.Now(), time.Second), server()))
 	})
 }
 
@@ -56,29 +56,29 @@ func TestServerClockLateReply(t *testing.T) {
 		{0, 4 * time.Second, false}, // and after that: the estimate is 4 s behind
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			clock := newServerClock()
+			clock := newClock()
 			time.Sleep(c.there)
 			told := time.Now().UnixMilli()
 			time.Sleep(c.back)
 			clock.learn(time.Now(), told)
 
-			d := clock.deadline(time.Now(), bound)
+			d := clock.Deadline(time.Now(), bound)
 			require.Equal(t, c.works, carriedOut(d, time.Now().UnixMilli()), c)
 			for late := bound + time.Millisecond; late < 10*time.Second; late += 100 * time.Millisecond {
 				require.False(t, carriedOut(d, time.Now().Add(late).UnixMilli()), "%v: %v late", c, late)
 			}
 			// The refusal has told the time.
 			clock.learn(time.Now(), time.Now().UnixMilli())
-			require.True(t, carriedOut(clock.deadline(time.Now(), bound), time.Now().UnixMilli()))
+			require.True(t, carriedOut(clock.Deadline(time.Now(), bound), time.Now().UnixMilli()))
 		})
 	}
 }
 
 func TestDeadlineOfThePast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newServerClock()
+		c := newClock()
 		now := time.Now()
-		require.Equal(t, Deadline{NotAfter: now.UnixMilli(), Ahead: 1000}, c.deadline(now, -time.Hour))
-		require.Equal(t, Deadline{NotAfter: now.UnixMilli(), Ahead: 1000}, c.deadline(now, 999*time.Microsecond))
+		require.Equal(t, Deadline{NotAfter: now.UnixMilli(), Ahead: 1000}, c.Deadline(now, -time.Hour))
+		require.Equal(t, Deadline{NotAfter: now.UnixMilli(), Ahead: 1000}, c.Deadline(now, 999*time.Microsecond))
 	})
 }

@@ -1,4 +1,4 @@
-package engine
+package run
 
 import (
 	"context"
@@ -36,7 +36,7 @@ const (
 // costs a single caller least. A cluster has a batcher for each node: one node that does
 // not answer would keep everybody waiting.
 type batcher struct {
-	engine   *Engine                  // nil for that of a cluster's node
+	runner   *Runner                  // nil for that of a cluster's node
 	carry    func(cmds []redis.Cmder) // sends one pipeline and waits
 	underway *atomic.Int32            // commands, in this batcher or not
 
@@ -88,7 +88,7 @@ func (p *batcher) add(cmd redis.Cmder, r *BatchRequest) *batchItem {
 	}
 	p.queue = append(p.queue, j)
 	deep := pipeDeep
-	if p.engine == nil {
+	if p.runner == nil {
 		deep = nodeDeep
 	}
 	if p.sending == 0 || p.sending == 1 && len(p.queue) >= deep || p.isLate() {
@@ -101,12 +101,12 @@ func (p *batcher) add(cmd redis.Cmder, r *BatchRequest) *batchItem {
 
 // join sends cmd, or r if that is nil, with others, if there are others, and waits as
 // send does. answer is that to r. joined is false if nothing was sent.
-func (p *batcher) join(ctx context.Context, e *Engine, opts SendOptions, cmd redis.Cmder, r *BatchRequest) (answer int64, joined bool, err error) {
+func (p *batcher) join(ctx context.Context, rn *Runner, opts Options, cmd redis.Cmder, r *BatchRequest) (answer int64, joined bool, err error) {
 	j := p.add(cmd, r)
 	if j == nil {
 		return 0, false, nil
 	}
-	answered, err := e.await(ctx, opts, j.done)
+	answered, err := rn.await(ctx, opts, j.done)
 	if answered {
 		answer = j.answer
 		j.over()
@@ -193,18 +193,18 @@ func (p *batcher) send() {
 		}
 		p.carry(cmds)
 		if len(scripts) > 0 {
-			p.engine.unknown(p.carry, scripts)
+			p.runner.unknown(p.carry, scripts)
 		}
 		failed := false
 		for _, j := range batch {
 			if j.cmd != nil {
 				err := j.cmd.Err()
-				failed = failed || Sort(err) == Maybe
+				failed = failed || Classify(err) == Unknown
 				j.done <- err
 			}
 		}
 		for i := range scripts {
-			failed = p.engine.serve(&scripts[i]) != nil || failed
+			failed = p.runner.serve(&scripts[i]) != nil || failed
 		}
 		if failed {
 			p.mu.Lock()
@@ -229,12 +229,12 @@ type nodes struct {
 }
 
 // batcherFor returns the batcher that cmd may join; nil for none.
-func (e *Engine) batcherFor(ctx context.Context, cmd redis.Cmder) *batcher {
-	rdb, ok := e.rdb.(*redis.ClusterClient)
+func (rn *Runner) batcherFor(ctx context.Context, cmd redis.Cmder) *batcher {
+	rdb, ok := rn.rdb.(*redis.ClusterClient)
 	if !ok {
-		return &e.batcher
+		return &rn.batcher
 	}
-	if !e.answered.Load() || e.underway.Load() <= pipeFrom {
+	if !rn.answered.Load() || rn.underway.Load() <= pipeFrom {
 		return nil // nor may go-redis have to ask for the nodes first
 	}
 	args := cmd.Args()
@@ -249,14 +249,14 @@ func (e *Engine) batcherFor(ctx context.Context, cmd redis.Cmder) *batcher {
 	if err != nil {
 		return nil
 	}
-	ns := &e.nodes
+	ns := &rn.nodes
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
 	p := ns.m[node]
 	if p == nil {
 		// Nodes come and go.
 		maps.DeleteFunc(ns.m, func(_ *redis.Client, p *batcher) bool { return p.idle() })
-		p = &batcher{carry: carrier(node), underway: &e.underway}
+		p = &batcher{carry: carrier(node), underway: &rn.underway}
 		if ns.m == nil {
 			ns.m = make(map[*redis.Client]*batcher)
 		}
@@ -268,7 +268,7 @@ func (e *Engine) batcherFor(ctx context.Context, cmd redis.Cmder) *batcher {
 // elsewhere reports whether a command was not carried out because the node that
 // it was sent to is not, or no longer, the one for it.
 func elsewhere(err error) bool {
-	return isCode(err, "MOVED") || isCode(err, "ASK") || isCode(err, "READONLY") || errors.Is(err, redis.ErrClosed)
+	return IsCode(err, "MOVED") || IsCode(err, "ASK") || IsCode(err, "READONLY") || errors.Is(err, redis.ErrClosed)
 }
 
 // pipeBound is how long a pipeline may take, whoever shares it.

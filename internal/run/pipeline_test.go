@@ -1,4 +1,4 @@
-package engine
+package run
 
 import (
 	"context"
@@ -195,17 +195,17 @@ func TestPipeIsBoundedInDepth(t *testing.T) {
 func TestBatchEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeldSender()
-		e := New(redis.NewClient(&redis.Options{
+		rn := New(redis.NewClient(&redis.Options{
 			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		}), Config{})
-		e.batcher.carry = h.send
-		e.underway.Store(pipeFrom + 1)
+		rn.batcher.carry = h.send
+		rn.underway.Store(pipeFrom + 1)
 		began := time.Now()
-		_, err := e.EvalMany(t.Context(), SendOptions{Within: 50 * time.Millisecond}, &BatchRequest{Script: lua.RLockAcquireMany})
-		require.True(t, isSilence(err), "%v", err)
+		_, err := rn.EvalMany(t.Context(), Options{Within: 50 * time.Millisecond}, &BatchRequest{Script: lua.RLockAcquireMany})
+		require.True(t, IsSilence(err), "%v", err)
 		require.Equal(t, 50*time.Millisecond, time.Since(began))
 		<-h.begun
 		h.let <- errors.New("connection reset")
-		require.NoError(t, e.Close())
+		synctest.Wait()
 	})
 }

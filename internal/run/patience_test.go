@@ -1,4 +1,4 @@
-package engine
+package run
 
 import (
 	"context"
@@ -58,9 +58,9 @@ func TestUnanswered(t *testing.T) {
 		asked := time.Now()
 		time.Sleep(3 * time.Second)
 		now := time.Now()
-		require.Equal(t, asked, unanswered(asked, now, 3*time.Second, silence(3*time.Second)))
-		require.Equal(t, retryMost, unanswered(asked, now, 3*time.Second, io.EOF).Add(3*time.Second).Sub(now))
-		require.Equal(t, asked, unanswered(asked, now, time.Minute, io.EOF))
-		require.Equal(t, now, unanswered(asked, now, time.Millisecond, io.EOF))
+		require.Equal(t, asked, Unanswered(asked, now, 3*time.Second, silence(3*time.Second)))
+		require.Equal(t, RetryMost, Unanswered(asked, now, 3*time.Second, io.EOF).Add(3*time.Second).Sub(now))
+		require.Equal(t, asked, Unanswered(asked, now, time.Minute, io.EOF))
+		require.Equal(t, now, Unanswered(asked, now, time.Millisecond, io.EOF))
 	})
 }

@@ -1,4 +1,4 @@
-package engine
+package run
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 )
 
 // A scriptCmd is an EVALSHA or EVAL that go-redis sends once: it asks a command
-// for NoRetry before it sends it again, in the ClusterClient too. The engine
+// for NoRetry before it sends it again, in the ClusterClient too. The caller
 // decides about retries, because only it knows what a second run would do.
 type scriptCmd struct{ *redis.Cmd }
 
@@ -30,9 +30,9 @@ type Reply struct {
 }
 
 // Learn takes in the server time in ms that the script told with its answer.
-func (e *Engine) Learn(r Reply, serverMs int64) {
+func (rn *Runner) Learn(r Reply, serverMs int64) {
 	if !r.got.IsZero() {
-		e.server.learn(r.got, serverMs)
+		rn.Clock.learn(r.got, serverMs)
 	}
 }
 
@@ -49,19 +49,19 @@ const Head = 3
 // It returns no later than ctx ends, or what opts say, whatever go-redis does; then the
 // script may have run or may run yet, and the error is that of ctx, if that ended. The
 // keys must lie in one slot.
-func (e *Engine) Eval(ctx context.Context, opts SendOptions, s *lua.Script, keys int, args []any) (Reply, error) {
-	if e.ring {
+func (rn *Runner) Eval(ctx context.Context, opts Options, s *lua.Script, keys int, args []any) (Reply, error) {
+	if rn.ring {
 		return Reply{}, both{ErrUnsupported, errRing}
 	}
 	args[2] = keys
-	if s.Reads && e.onlyLooks.Load() {
-		return e.run(ctx, opts, s, args, "evalsha_ro", "eval_ro")
+	if s.Reads && rn.onlyLooks.Load() {
+		return rn.run(ctx, opts, s, args, "evalsha_ro", "eval_ro")
 	}
-	r, err := e.run(ctx, opts, s, args, "evalsha", "eval")
-	if s.Reads && isCode(err, "NOPERM") {
-		looked, refused := e.run(ctx, opts, s, slices.Clone(args), "evalsha_ro", "eval_ro")
+	r, err := rn.run(ctx, opts, s, args, "evalsha", "eval")
+	if s.Reads && IsCode(err, "NOPERM") {
+		looked, refused := rn.run(ctx, opts, s, slices.Clone(args), "evalsha_ro", "eval_ro")
 		if refused == nil {
-			e.onlyLooks.Store(true)
+			rn.onlyLooks.Store(true)
 			return looked, nil
 		}
 	}
@@ -70,34 +70,34 @@ func (e *Engine) Eval(ctx context.Context, opts SendOptions, s *lua.Script, keys
 
 // run runs a script by one command, or, when the server does not know the script, by the
 // other, which takes its text.
-func (e *Engine) run(ctx context.Context, opts SendOptions, s *lua.Script, args []any, bySHA, byText string) (Reply, error) {
+func (rn *Runner) run(ctx context.Context, opts Options, s *lua.Script, args []any, bySHA, byText string) (Reply, error) {
 	args[0], args[1] = bySHA, s.Arg()
-	r, err := e.eval(ctx, opts, s, args)
-	if err != nil && isCode(err, "NOSCRIPT") {
+	r, err := rn.eval(ctx, opts, s, args)
+	if err != nil && IsCode(err, "NOSCRIPT") {
 		// A restart, a failover, SCRIPT FLUSH or a new node: everyday.
-		if e.known[s.Index].Load() {
-			e.watchdog.Recheck()
+		if rn.known[s.Index].Load() {
+			rn.cfg.Suspect()
 		}
 		again := slices.Clone(args) // the first may still be read by go-redis
 		again[0], again[1] = byText, s.Source
-		r, err = e.eval(ctx, opts, s, again)
+		r, err = rn.eval(ctx, opts, s, again)
 	}
 	return r, err
 }
 
-func (e *Engine) eval(ctx context.Context, opts SendOptions, s *lua.Script, args []any) (r Reply, err error) {
+func (rn *Runner) eval(ctx context.Context, opts Options, s *lua.Script, args []any) (r Reply, err error) {
 	cmd := scriptCmd{redis.NewCmd(ctx, args...)}
 	cmd.SetFirstKeyPos(Head)
-	err = e.send(ctx, opts, cmd)
+	err = rn.send(ctx, opts, cmd)
 	if err != nil {
-		e.hears(err)
-		e.reload(ctx, err)
-		e.suspect(err)
+		rn.hears(err)
+		rn.reload(ctx, err)
+		rn.suspect(err)
 		return r, err
 	}
-	if k := &e.known[s.Index]; !k.Load() {
+	if k := &rn.known[s.Index]; !k.Load() {
 		k.Store(true)
-		e.answered.Store(true)
+		rn.answered.Store(true)
 	}
 	if opts.Replicas == nil { // else it came before the replicas had confirmed
 		r.got = time.Now()
@@ -106,10 +106,10 @@ func (e *Engine) eval(ctx context.Context, opts SendOptions, s *lua.Script, args
 }
 
 // hears notes that the server has answered, if err is what it said.
-func (e *Engine) hears(err error) {
+func (rn *Runner) hears(err error) {
 	var reply redis.Error
-	if !e.answered.Load() && errors.As(err, &reply) {
-		e.answered.Store(true)
+	if !rn.answered.Load() && errors.As(err, &reply) {
+		rn.answered.Store(true)
 	}
 }
 
@@ -138,13 +138,13 @@ func (r *Reply) take(s *lua.Script, answer any) error {
 // mean that a node is gone, or no master any more: by itself it would go on asking that
 // node for a minute, which is longer than a lease. A replica that runs a script for a
 // client with ReadOnly says in its own words that it may not write.
-func (e *Engine) reload(ctx context.Context, err error) {
-	rdb, ok := e.rdb.(*redis.ClusterClient)
+func (rn *Runner) reload(ctx context.Context, err error) {
+	rdb, ok := rn.rdb.(*redis.ClusterClient)
 	if !ok {
 		return
 	}
 	var reply redis.Error
-	if errors.As(err, &reply) && Sort(err) == Never {
+	if errors.As(err, &reply) && Classify(err) == Permanent {
 		return // any other node would say so
 	}
 	rdb.ReloadState(context.WithoutCancel(ctx)) // in the background, and not too often

@@ -1,4 +1,4 @@
-package engine
+package run
 
 import (
 	"context"
@@ -43,8 +43,8 @@ func (p *BatchRequest) with(q *BatchRequest) bool {
 
 // Crowded reports whether so many commands are under way that the next ones are
 // sent together. If it says no, EvalMany need not be tried.
-func (e *Engine) Crowded() bool {
-	return e.underway.Load() >= pipeFrom && !e.cluster
+func (rn *Runner) Crowded() bool {
+	return rn.underway.Load() >= pipeFrom && !rn.cluster
 }
 
 // EvalMany sends r together with the requests of other callers, when there are many. The
@@ -54,38 +54,25 @@ func (e *Engine) Crowded() bool {
 // changed nothing at all. The answer is 0 also when there are not many callers, and where
 // opts ask for more than a batch can do; the caller then sends the script that serves
 // one. What holds for Eval holds here.
-func (e *Engine) EvalMany(ctx context.Context, opts SendOptions, r *BatchRequest) (answer int64, err error) {
+func (rn *Runner) EvalMany(ctx context.Context, opts Options, r *BatchRequest) (answer int64, err error) {
 	d := r.Deadline
-	if e.cluster || e.ring || d.NotAfter != 0 && d.Ahead < (manyBound+clockSlack).Milliseconds() || opts.Replicas != nil || ctx.Err() != nil {
+	if rn.cluster || rn.ring || d.NotAfter != 0 && d.Ahead < (manyBound+ClockSlack).Milliseconds() || opts.Replicas != nil || ctx.Err() != nil {
 		return 0, nil
 	}
 	if opts.Within > 0 {
 		err = inTime(ctx, opts.Within, func(ctx context.Context) error {
-			answer, err = e.EvalMany(ctx, opts.unbounded(), r)
+			answer, err = rn.EvalMany(ctx, opts.unbounded(), r)
 			return err
 		})
 		return answer, err
 	}
-	e.underway.Add(1)
-	defer e.underway.Add(-1)
-	answer, _, err = e.batcher.join(ctx, e, opts, nil, r)
+	rn.underway.Add(1)
+	defer rn.underway.Add(-1)
+	answer, _, err = rn.batcher.join(ctx, rn, opts, nil, r)
 	if err != nil {
-		e.suspect(err)
+		rn.suspect(err)
 	}
 	return answer, err
-}
-
-// AcquireMany is EvalMany for a request for a lease. done is false when the reply has not
-// settled it.
-func (e *Engine) AcquireMany(ctx context.Context, opts SendOptions, r *BatchRequest, lease time.Duration) (g Grant, done bool, err error) {
-	n, err := e.EvalMany(ctx, opts, r)
-	switch {
-	case err != nil || n == 0:
-		return g, false, err
-	case n > 0:
-		return Grant{Verdict: Granted, Left: lease}, true, nil
-	}
-	return Grant{Verdict: Refused, Left: time.Duration(-n) * time.Millisecond}, true, nil
 }
 
 // A batchScript is one run of a script that serves many callers.
@@ -143,19 +130,19 @@ func filled(list []any) (n int) {
 
 // serve tells those of p what has come of it. It returns the error of a command
 // that may have been carried out.
-func (e *Engine) serve(p *batchScript) error {
+func (rn *Runner) serve(p *batchScript) error {
 	err := p.cmd.Err()
 	var reply redis.Error
 	switch {
 	case err == nil:
 		script := p.of[0].request.Script
-		if k := &e.known[script.Index]; !k.Load() {
+		if k := &rn.known[script.Index]; !k.Load() {
 			k.Store(true)
 		}
 		answers, _ := p.cmd.Val().([]any)
 		if len(answers) > 0 {
 			if ms, ok := answers[0].(int64); ok && ms > 0 {
-				e.server.learn(time.Now(), ms)
+				rn.Clock.learn(time.Now(), ms)
 			}
 			answers = answers[1:]
 		}
@@ -165,7 +152,7 @@ func (e *Engine) serve(p *batchScript) error {
 			}
 			j.done <- nil
 		}
-	case errors.As(err, &reply) && Sort(err) != Maybe:
+	case errors.As(err, &reply) && Classify(err) != Unknown:
 		// Each will learn by itself what is wrong with its own.
 		err = nil
 		fallthrough
@@ -178,16 +165,16 @@ func (e *Engine) serve(p *batchScript) error {
 }
 
 // unknown sends the scripts that Redis does not know again, with their text.
-func (e *Engine) unknown(carry func([]redis.Cmder), scripts []batchScript) {
+func (rn *Runner) unknown(carry func([]redis.Cmder), scripts []batchScript) {
 	var again []redis.Cmder
 	for i := range scripts {
 		p := &scripts[i]
-		if err := p.cmd.Err(); err == nil || !isCode(err, "NOSCRIPT") {
+		if err := p.cmd.Err(); err == nil || !IsCode(err, "NOSCRIPT") {
 			continue
 		}
 		script := p.of[0].request.Script
-		if e.known[script.Index].Load() {
-			e.watchdog.Recheck()
+		if rn.known[script.Index].Load() {
+			rn.cfg.Suspect()
 		}
 		p.cmd = p.command(context.Background(), "eval", script.Source)
 		again = append(again, p.cmd)

@@ -1,4 +1,4 @@
-package engine
+package run
 
 import (
 	"context"
@@ -32,12 +32,11 @@ func TestAskedAtIPv6(t *testing.T) {
 				return c, nil
 			},
 		})
-		e := New(rdb, Config{Acks: Acks{Min: 1, Timeout: time.Second}})
+		rn := New(rdb, Config{Acks: Acks{Min: 1, Timeout: time.Second}})
 		cmd := redis.NewCmd(t.Context(), "evalsha", "x", 1, "key")
 		cmd.SetErr(errors.New("ASK 3999 " + named))
-		e.sendAsked(t.Context(), rdb, cmd)
+		rn.sendAsked(t.Context(), rdb, cmd)
 		require.Equal(t, want, <-dialed)
-		_ = e.Close()
 		_ = rdb.Close()
 	}
 }
@@ -55,8 +54,8 @@ func TestReplicasNotCounted(t *testing.T) {
 		"upstream failure",
 	} {
 		for _, disk := range []bool{false, true} {
-			e := &Engine{cfg: Config{Acks: Acks{Min: 1, Disk: disk}}}
-			err := (&Replicas{err: refusal(text)}).short(e)
+			rn := &Runner{cfg: Config{Acks: Acks{Min: 1, Disk: disk}}}
+			err := rn.Short(&Replicas{err: refusal(text)})
 			require.ErrorIs(t, err, ErrNotReplicated)
 			require.ErrorContains(t, err, text)
 			if disk {
@@ -64,7 +63,7 @@ func TestReplicasNotCounted(t *testing.T) {
 			} else {
 				require.ErrorContains(t, err, "replicas cannot be counted")
 			}
-			gone := (&Replicas{err: net.ErrClosed}).short(e)
+			gone := rn.Short(&Replicas{err: net.ErrClosed})
 			require.ErrorIs(t, gone, ErrNotReplicated)
 			require.ErrorIs(t, gone, net.ErrClosed)
 			require.NotContains(t, gone.Error(), "WAIT")

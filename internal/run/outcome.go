@@ -1,4 +1,4 @@
-package engine
+package run
 
 import (
 	"context"
@@ -17,21 +17,21 @@ type Outcome int
 
 // What may have become of a command.
 const (
-	// Ran: there was an answer.
-	Ran Outcome = iota
-	// NotNow: it did not run, and may if it is sent again: a server that is
+	// Executed: there was an answer.
+	Executed Outcome = iota
+	// Retryable: it did not run, and may if it is sent again: a server that is
 	// loading or failing over, a connection that could not be made.
-	NotNow
-	// Never: it did not run, and sending it again will not help: no rights, no
+	Retryable
+	// Permanent: it did not run, and sending it again will not help: no rights, no
 	// memory, the wrong type of key, a command Redis does not know.
-	Never
-	// Maybe: it may have run; the answer is lost or has not come.
-	Maybe
+	Permanent
+	// Unknown: it may have run; the answer is lost or has not come.
+	Unknown
 )
 
 // A server's error is definite only with one of these codes, by which a command is
 // refused before it has written anything. Whatever else a server, or a proxy before it,
-// says is Maybe: the script may have been carried out, in part or as a whole.
+// says is Unknown: the script may have been carried out, in part or as a whole.
 var (
 	// passing are the codes of what goes away by itself.
 	passing = []string{
@@ -45,10 +45,10 @@ var (
 	}
 )
 
-// Sort says what err tells about the command that met it.
-func Sort(err error) Outcome {
+// Classify says what err tells about the command that met it.
+func Classify(err error) Outcome {
 	if err == nil {
-		return Ran
+		return Executed
 	}
 	return sortFailure(err)
 }
@@ -61,27 +61,27 @@ func sortFailure(err error) Outcome {
 	var header tls.RecordHeaderError
 	switch {
 	case err == redis.Nil: //nolint:errorlint // an answer that no script gives
-		return Maybe
+		return Unknown
 	case errors.Is(err, redis.Nil): // a failover client found no sentinel that knows the primary
-		return NotNow
+		return Retryable
 	case errors.As(err, &reply):
 		return sortReply(reply.Error())
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
-		return NotNow
+		return Retryable
 	case errors.Is(err, redis.ErrClosed):
-		return Never
+		return Permanent
 	case errors.As(err, &op) && op.Op == "dial": // also if a context ended it, as it does when it takes too long
-		return NotNow
+		return Retryable
 	case errors.As(err, &cert): // found in the handshake: there is no connection
-		return NotNow
+		return Retryable
 	case errors.As(err, &header) && header.Conn != nil: // before there was one
-		return NotNow
+		return Retryable
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrClosed):
-		return Maybe
+		return Unknown
 	case strings.Contains(err.Error(), "cluster has no nodes"):
-		return NotNow
+		return Retryable
 	}
-	return Maybe
+	return Unknown
 }
 
 // refused reports whether err says that there is no way to the server, and that there
@@ -123,13 +123,13 @@ func sortReply(text string) Outcome {
 	code, inside := codeOf(text)
 	switch {
 	case code == "NOPERM" && inside:
-		return Maybe // what the script did before stands
+		return Unknown // what the script did before stands
 	case slices.Contains(lasting, code), strings.HasPrefix(text, "ERR unknown command"):
-		return Never
+		return Permanent
 	case slices.Contains(passing, code), text == "ERR max number of clients reached":
-		return NotNow
+		return Retryable
 	}
-	return Maybe
+	return Unknown
 }
 
 // codeOf returns the first word of an error of Redis, which is its code, and whether it
@@ -168,10 +168,10 @@ func Hopeless(err error) bool {
 	if err == nil {
 		return false
 	}
-	switch Sort(err) {
-	case Never:
+	switch Classify(err) {
+	case Permanent:
 		return true
-	case Maybe:
+	case Unknown:
 		var reply redis.Error
 		if !errors.As(err, &reply) {
 			return false
@@ -194,8 +194,8 @@ func onTheMove(text string) bool {
 	return false
 }
 
-// isCode reports whether err is Redis's error with that code.
-func isCode(err error, code string) bool {
+// IsCode reports whether err is Redis's error with that code.
+func IsCode(err error, code string) bool {
 	if err == nil {
 		return false
 	}

@@ -1,4 +1,4 @@
-package engine
+package run
 
 import (
 	"context"
@@ -30,8 +30,12 @@ type sender struct {
 	slow atomic.Bool
 }
 
-// waits returns how long the answer to a WAIT of d may be read.
-func (s *sender) waits(d time.Duration) time.Duration {
+// waits returns how long a WAIT may take, so that its reply can be read.
+func (s *sender) waits(a Acks) time.Duration {
+	if !a.On() {
+		return a.Timeout
+	}
+	d := a.Timeout
 	if s.read > 0 {
 		d = min(d, s.read*3/4)
 	}
@@ -50,13 +54,13 @@ func (s *sender) init(rdb redis.UniversalClient) {
 		read, write, enabled = o.ReadTimeout, o.WriteTimeout, o.ContextTimeoutEnabled
 	}
 	s.deadlines = enabled && read >= 0 && write >= 0 // below 0 go-redis sets no deadline at all
-	s.timeouts = read > 0 && read <= attempt
+	s.timeouts = read > 0 && read <= Attempt
 	s.read = read
 }
 
-// SendOptions say how a script is sent, and how long its reply is waited for. The zero
+// Options say how a script is sent, and how long its reply is waited for. The zero
 // value waits until the context ends or the client is closed.
-type SendOptions struct {
+type Options struct {
 	// CleanUp is set for what gives something back: it goes on while the client is
 	// being closed, and ends with the deadline of its context, which Done need not show.
 	CleanUp bool
@@ -72,13 +76,13 @@ type SendOptions struct {
 }
 
 // unbounded returns o without Within.
-func (o SendOptions) unbounded() SendOptions {
+func (o Options) unbounded() Options {
 	o.Within = 0
 	return o
 }
 
-// cleanUp are the options of a request that gives something back.
-var cleanUp = SendOptions{CleanUp: true}
+// CleanUp are the options of a request that gives something back.
+var CleanUp = Options{CleanUp: true}
 
 // A bounded context has an earlier deadline. Done does not show it, so it needs no
 // timer: go-redis sets it on the connection, and await has a timer only while a command
@@ -104,19 +108,19 @@ func (c bounded) Err() error {
 	return context.DeadlineExceeded
 }
 
-// within returns ctx for one request of at most d, to clean up.
-func within(ctx context.Context, d time.Duration) context.Context {
+// Within returns ctx for one request of at most d, to clean up.
+func Within(ctx context.Context, d time.Duration) context.Context {
 	return bounded{ctx, time.Now().Add(d)}
 }
 
-// detached returns the context of what gives something back: it has the values of
+// Detached returns the context of what gives something back: it has the values of
 // ctx, nothing of its cancellation, and ends after most.
-func detached(ctx context.Context, most time.Duration) context.Context {
-	return within(context.WithoutCancel(ctx), most)
+func Detached(ctx context.Context, most time.Duration) context.Context {
+	return Within(context.WithoutCancel(ctx), most)
 }
 
-// timed returns a context whose Done shows the deadline of ctx.
-func timed(ctx context.Context) (context.Context, context.CancelFunc) {
+// Timed returns a context whose Done shows the deadline of ctx.
+func Timed(ctx context.Context) (context.Context, context.CancelFunc) {
 	at, ok := ctx.Deadline()
 	if !ok {
 		return ctx, func() {}
@@ -131,47 +135,47 @@ func timed(ctx context.Context) (context.Context, context.CancelFunc) {
 // command when a timeout or a deadline says so, never because a context was cancelled.
 // Where it returns soon enough, cmd is sent on the caller's goroutine. Elsewhere cmd has a
 // goroutine of its own, which may outlive the call and ends with go-redis's read timeout.
-func (e *Engine) send(ctx context.Context, opts SendOptions, cmd redis.Cmder) error {
+func (rn *Runner) send(ctx context.Context, opts Options, cmd redis.Cmder) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if opts.Within > 0 {
-		return inTime(ctx, opts.Within, func(ctx context.Context) error { return e.send(ctx, opts.unbounded(), cmd) })
+		return inTime(ctx, opts.Within, func(ctx context.Context) error { return rn.send(ctx, opts.unbounded(), cmd) })
 	}
 	if opts.Replicas == nil {
-		e.underway.Add(1)
-		defer e.underway.Add(-1)
-		if p := e.batcherFor(ctx, cmd); p != nil {
-			_, joined, err := p.join(ctx, e, opts, cmd, nil)
-			if joined && (!e.cluster || !elsewhere(err)) {
+		rn.underway.Add(1)
+		defer rn.underway.Add(-1)
+		if p := rn.batcherFor(ctx, cmd); p != nil {
+			_, joined, err := p.join(ctx, rn, opts, cmd, nil)
+			if joined && (!rn.cluster || !elsewhere(err)) {
 				return err
 			}
 		}
-		if bound, ok := e.sender.inline(ctx, opts); ok {
-			return e.inline(ctx, cmd, bound)
+		if bound, ok := rn.sender.inline(ctx, opts); ok {
+			return rn.inline(ctx, cmd, bound)
 		}
 	}
 	start := time.Now()
 	sent := make(chan error, 1)
-	confirmed := opts.Replicas.another() // who has gone does not see what is written there
+	reply := opts.Replicas.another() // who has gone does not see what is written there
 	go func() {
-		if confirmed != nil {
-			*confirmed = e.sendAcked(ctx, cmd)
+		if reply != nil {
+			*reply = rn.sendAcked(ctx, cmd)
 			sent <- cmd.Err()
 			return
 		}
-		err := e.rdb.Process(bounded{ctx, start.Add(attempt)}, cmd)
+		err := rn.rdb.Process(bounded{ctx, start.Add(Attempt)}, cmd)
 		if err == nil {
 			err = cmd.Err() // an asynchronous AutoPipeliner has only queued it: this waits
 		}
 		sent <- err
 	}()
-	answered, err := e.await(ctx, opts, sent)
-	if answered && confirmed != nil {
-		*opts.Replicas = *confirmed
+	answered, err := rn.await(ctx, opts, sent)
+	if answered && reply != nil {
+		*opts.Replicas = *reply
 	}
-	if answered && Sort(err) != Maybe && time.Since(start) < inlineAgain {
-		e.sender.slow.Store(false)
+	if answered && Classify(err) != Unknown && time.Since(start) < inlineAgain {
+		rn.sender.slow.Store(false)
 	}
 	return err
 }
@@ -182,7 +186,7 @@ func (s *sender) inlines() bool { return s.deadlines && !s.slow.Load() }
 
 // inline reports whether a command is sent on its caller's goroutine, and within which
 // time it is given up; 0 where go-redis's read timeout is bound enough.
-func (s *sender) inline(ctx context.Context, opts SendOptions) (bound time.Duration, ok bool) {
+func (s *sender) inline(ctx context.Context, opts Options) (bound time.Duration, ok bool) {
 	if !opts.Once && s.inlines() {
 		return inlineBound, true
 	}
@@ -196,21 +200,21 @@ func (s *sender) inline(ctx context.Context, opts SendOptions) (bound time.Durat
 // inline sends cmd on the caller's goroutine. A reply that does not come within bound is
 // given up; the error then says that cmd may have been carried out, and the next command
 // has a goroutine.
-func (e *Engine) inline(ctx context.Context, cmd redis.Cmder, bound time.Duration) error {
+func (rn *Runner) inline(ctx context.Context, cmd redis.Cmder, bound time.Duration) error {
 	if bound == 0 {
-		return e.rdb.Process(ctx, cmd)
+		return rn.rdb.Process(ctx, cmd)
 	}
 	at := time.Now().Add(bound)
-	err := e.rdb.Process(bounded{ctx, at}, cmd)
-	if err != nil && Sort(err) == Maybe && !time.Now().Before(at) {
-		e.sender.slow.Store(true)
+	err := rn.rdb.Process(bounded{ctx, at}, cmd)
+	if err != nil && Classify(err) == Unknown && !time.Now().Before(at) {
+		rn.sender.slow.Store(true)
 	}
-	return e.ended(ctx, err)
+	return rn.ended(ctx, err)
 }
 
 // await waits for the outcome of a command, for the end of ctx, or for Close.
-func (e *Engine) await(ctx context.Context, opts SendOptions, done <-chan error) (answered bool, err error) {
-	closed := e.gate.closed
+func (rn *Runner) await(ctx context.Context, opts Options, done <-chan error) (answered bool, err error) {
+	closed := rn.cfg.Closed
 	var over <-chan time.Time
 	if opts.CleanUp {
 		closed = nil
@@ -222,7 +226,7 @@ func (e *Engine) await(ctx context.Context, opts SendOptions, done <-chan error)
 	}
 	select {
 	case err := <-done:
-		return true, e.ended(ctx, err)
+		return true, rn.ended(ctx, err)
 	case <-over:
 		return false, context.DeadlineExceeded
 	case <-ctx.Done():
@@ -234,8 +238,8 @@ func (e *Engine) await(ctx context.Context, opts SendOptions, done <-chan error)
 
 // ended returns the error of a command that has come back. With
 // ContextTimeoutEnabled the end of ctx shows as an i/o timeout.
-func (*Engine) ended(ctx context.Context, err error) error {
-	if cerr := ctx.Err(); err != nil && cerr != nil && Sort(err) == Maybe {
+func (*Runner) ended(ctx context.Context, err error) error {
+	if cerr := ctx.Err(); err != nil && cerr != nil && Classify(err) == Unknown {
 		return both{cerr, err}
 	}
 	return err
