@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/names"
 )
 
 // NewLocal returns the lock of that name of this process, for development and
@@ -24,7 +25,7 @@ import (
 //
 // It needs no client and no Close, and leaves nothing behind once all is unlocked.
 func NewLocal(name string) Locker {
-	if err := engine.CheckName(name); err != nil {
+	if err := names.Check(name); err != nil {
 		badOption("NewLocal: %v", err)
 	}
 	return &localLock{engine.Spec{Kind: "local", Name: name, Scope: name}}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/names"
 	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/pubsub"
 )
@@ -21,7 +22,7 @@ func (f optionFunc) apply(c *engine.Config) { f(c) }
 // letters, digits, punctuation or symbols: no spaces and no control characters.
 // "worker-1", "10.0.0.7:8080" and "eu/web.3" will do. Default: a random UUID.
 func WithID(id string) Option {
-	if err := engine.CheckID(id); err != nil {
+	if err := names.CheckID(id); err != nil {
 		badOption("WithID: %v", err)
 	}
 	return optionFunc(func(c *engine.Config) { c.ID, c.FixedID = id, true })

@@ -8,6 +8,7 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/names"
 	"github.com/latchkey-go/latchkey/internal/run"
 )
 
@@ -25,7 +26,7 @@ func New(c *latchkey.Client, name string) *Latch {
 	if c == nil {
 		panic("countdownlatch: New: the client is nil")
 	}
-	if err := engine.CheckName(name); err != nil {
+	if err := names.Check(name); err != nil {
 		panic(fmt.Sprintf("countdownlatch: New: %v", err))
 	}
 	e := engine.Of(c)
@@ -184,7 +185,7 @@ type request struct {
 
 func (l *Latch) request() *request {
 	t := l.engine.Ticket()
-	return &request{engine: l.engine, ticket: t, claim: engine.ClaimKey(l.spec.Key, t)}
+	return &request{engine: l.engine, ticket: t, claim: names.Claim(l.spec.Key, t.ID)}
 }
 
 // done gives the ticket back, unless the request may be on its way yet.

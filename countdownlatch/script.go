@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/names"
 	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/wait"
 	"github.com/latchkey-go/latchkey/lua"
@@ -19,7 +20,7 @@ type scripts struct {
 }
 
 func newScripts(e *engine.Engine, key string) *scripts {
-	return &scripts{key: key, channel: e.LatchChannel(key), ended: engine.Ours("latchkey_ended", key)}
+	return &scripts{key: key, channel: e.LatchChannel(key), ended: names.Ours("latchkey_ended", key)}
 }
 
 // spec returns what there is to know of a wait in one of the latch's lines.
@@ -33,7 +34,7 @@ func (s *scripts) spec(name, line string) *engine.Spec {
 		Shared:   true,
 		Together: true,
 		Poll:     wait.Backoff{Initial: 10 * time.Millisecond, Max: 250 * time.Millisecond, Multiplier: 2},
-		Keys:     []string{s.key, s.ended, engine.Ours("latchkey_claim", s.key), s.channel},
+		Keys:     []string{s.key, s.ended, names.Ours("latchkey_claim", s.key), s.channel},
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/names"
 	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/wait"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
@@ -37,10 +38,10 @@ type scripts struct {
 func newScripts(e *engine.Engine, key string, cfg config) *scripts {
 	s := &scripts{
 		key:     key,
-		queue:   engine.Prefixed("redisson_lock_queue", key),
-		scores:  engine.Prefixed("redisson_lock_timeout", key),
-		clients: engine.Prefixed("latchkey_queue", key),
-		channel: engine.Prefixed("redisson_lock__channel", key),
+		queue:   names.Prefixed("redisson_lock_queue", key),
+		scores:  names.Prefixed("redisson_lock_timeout", key),
+		clients: names.Prefixed("latchkey_queue", key),
+		channel: names.Prefixed("redisson_lock__channel", key),
 		timeout: cfg.timeout,
 	}
 	s.client = s.channel + ":" + e.ID()
@@ -48,7 +49,7 @@ func newScripts(e *engine.Engine, key string, cfg config) *scripts {
 	s.keyArg, s.queueArg, s.scoresArg, s.clientsArg, s.channelArg = s.key, s.queue, s.scores, s.clients, s.channel
 	s.timeoutArg, s.clientArg = s.timeout.Milliseconds(), e.ID()
 	s.aliveArg, s.keepArg, s.proofArg = alive.Milliseconds(), keepQueue.Milliseconds(), e.Proof()
-	if engine.Twin(key) {
+	if names.Twin(key) {
 		s.proofArg = "" // the queue is that of "x", where the lock is "{x}"
 	}
 	return s
@@ -63,7 +64,7 @@ func (s *scripts) spec(name string, cfg config) *engine.Spec {
 		Line:         s.queue,
 		Poll:         poll,
 		NonReentrant: cfg.nonReentrant,
-		Keys:         []string{s.key, s.queue, s.scores, s.clients, engine.LabelKey(s.key, ""), s.channel},
+		Keys:         []string{s.key, s.queue, s.scores, s.clients, names.Label(s.key, ""), s.channel},
 		Queue:        s,
 		Scripts:      s,
 	}
@@ -90,7 +91,7 @@ func (s *scripts) args(n int) []any {
 func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Request) (engine.Grant, error) {
 	keys, args := 4, s.args(20)
 	if r.Label != "" {
-		keys, args = keys+1, append(args, engine.LabelKey(s.key, r.Holder))
+		keys, args = keys+1, append(args, names.Label(s.key, r.Holder))
 	}
 	args = append(args, r.Holder, r.Count, r.Lease.Milliseconds(), r.Deadline.NotAfter, r.Deadline.Ahead,
 		r.Wait.Milliseconds(), s.timeoutArg, s.clientArg, s.aliveArg, s.channelArg, e.Verb(), s.keepArg)
@@ -131,7 +132,7 @@ var acquireVerdicts = map[int64]engine.Verdict{1: engine.Granted, -1: engine.Gon
 func (s *scripts) Release(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Return) (engine.Verdict, error) {
 	keys, args := 4, s.args(16)
 	if r.Label != "" {
-		keys, args = keys+1, append(args, engine.LabelKey(s.key, r.Holder))
+		keys, args = keys+1, append(args, names.Label(s.key, r.Holder))
 	}
 	args = append(args, r.Holder, r.Count, r.Deadline.NotAfter, r.Deadline.Ahead,
 		s.timeoutArg, s.clientArg, s.channelArg, e.Verb())

@@ -17,7 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/latchkey-go/latchkey"
-	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/names"
 )
 
 // New returns a client on an in-memory server of its own. Both are closed when
@@ -82,7 +82,7 @@ func (s *Server) Client(t testing.TB, opts ...latchkey.Option) *latchkey.Client 
 // of it at its next renewal; whoever asks from now on gets in. Of a semaphore it
 // ends the leases of all permits that are out, be it none.
 func (s *Server) Expire(name string) {
-	out := engine.Suffixed(name, "timeout")
+	out := names.Suffixed(name, "timeout")
 	ids, err := s.mini.ZMembers(out)
 	if err != nil { // there are none
 		if s.mini.Type(name) != "string" || s.mini.TTL(name) > 0 { // else it is a number, which has no lease

@@ -8,6 +8,7 @@ import (
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/internal/async"
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/names"
 	"github.com/latchkey-go/latchkey/internal/run"
 )
 
@@ -34,7 +35,7 @@ func NewGroup(c *latchkey.Client, group string, values ...string) *Group {
 	if c == nil {
 		panic("multilock: NewGroup: the client is nil")
 	}
-	if err := engine.CheckName(group); err != nil {
+	if err := names.Check(group); err != nil {
 		panic(fmt.Sprintf("multilock: NewGroup: the group: %v", err))
 	}
 	if len(values) == 0 {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/names"
 	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/wait"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
@@ -39,7 +40,7 @@ func newScripts(key string, values []string) *scripts {
 	hashes = slices.Compact(hashes)
 	s := &scripts{
 		key:     key,
-		channel: engine.Prefixed("redisson_lock__channel", key),
+		channel: names.Prefixed("redisson_lock__channel", key),
 		suffix:  mark + strings.Join(hashes, ""),
 	}
 	for _, h := range hashes {
@@ -59,7 +60,7 @@ func (s *scripts) spec(name string) *engine.Spec {
 		Channel: s.channel,
 		Suffix:  s.suffix,
 		Poll:    wait.Backoff{Initial: 10 * time.Millisecond, Max: 250 * time.Millisecond, Multiplier: 2},
-		Keys:    []string{s.key, claimKey(s.key, s.suffix), engine.LabelKey(s.key, ""), s.channel},
+		Keys:    []string{s.key, claimKey(s.key, s.suffix), names.Label(s.key, ""), s.channel},
 		Scripts: s,
 	}
 }
@@ -68,7 +69,7 @@ func (s *scripts) spec(name string) *engine.Spec {
 // has a set; ours beside Redisson's.
 func claimKey(key, holder string) string {
 	who, values := split(holder)
-	return engine.Ours("latchkey_group", key) + ":" + who + ":" + hashValue(values)
+	return names.Ours("latchkey_group", key) + ":" + who + ":" + hashValue(values)
 }
 
 // split takes what the engine takes for a holder apart.
@@ -94,7 +95,7 @@ func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, opts run.Option
 	who := plain(r.Holder)
 	keys, args := 2, append(s.args(9), claimKey(s.key, r.Holder))
 	if r.Label != "" {
-		keys, args = keys+1, append(args, engine.LabelKey(s.key, who))
+		keys, args = keys+1, append(args, names.Label(s.key, who))
 	}
 	args = append(args, who, r.Count, r.Lease.Milliseconds(), r.Deadline.NotAfter, r.Deadline.Ahead, r.Label)
 	reply, err := e.Eval(ctx, opts, lua.GroupAcquire, keys, append(args, s.values...))
@@ -119,7 +120,7 @@ func (s *scripts) Release(ctx context.Context, e *engine.Engine, opts run.Option
 	who, heir := plain(r.Holder), ""
 	keys, args := 2, append(s.args(11), claimKey(s.key, r.Holder))
 	if r.Label != "" {
-		keys, args = keys+1, append(args, engine.LabelKey(s.key, who))
+		keys, args = keys+1, append(args, names.Label(s.key, who))
 	}
 	if r.Linger > 0 {
 		heir = plain(r.LingerAs)
@@ -154,7 +155,7 @@ func (*scripts) Renew(ctx context.Context, e *engine.Engine, opts run.Options, b
 		args = append(args, r.Key, claimKey(r.Key, r.Holder))
 		labels := 0
 		if r.Label != "" {
-			args, labels = append(args, engine.LabelKey(r.Key, who)), 1
+			args, labels = append(args, names.Label(r.Key, who)), 1
 		}
 		sets = append(sets, who, r.Lease.Milliseconds(), labels, len(values)/hashed)
 		for ; values != ""; values = values[hashed:] {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/names"
 	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/wait"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
@@ -25,10 +26,10 @@ type scripts struct {
 var _ engine.Leaser = (*scripts)(nil)
 
 // outKey returns the key of the permits that are out.
-func outKey(key string) string { return engine.Suffixed(key, "timeout") }
+func outKey(key string) string { return names.Suffixed(key, "timeout") }
 
 func newScripts(key string) *scripts {
-	s := &scripts{key: key, out: outKey(key), channel: engine.Prefixed("redisson_sc", key)}
+	s := &scripts{key: key, out: outKey(key), channel: names.Prefixed("redisson_sc", key)}
 	s.keyArg, s.outArg, s.channelArg = s.key, s.out, s.channel
 	return s
 }
@@ -42,7 +43,7 @@ func (s *scripts) spec(name string) *engine.Spec {
 		Channel: s.channel,
 		Shared:  true,
 		Poll:    wait.Backoff{Initial: 10 * time.Millisecond, Max: 250 * time.Millisecond, Multiplier: 2},
-		Keys:    []string{s.key, s.out, engine.Ours("latchkey_claim", s.key), s.channel},
+		Keys:    []string{s.key, s.out, names.Ours("latchkey_claim", s.key), s.channel},
 		Renewer: s,
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/names"
 	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 )
@@ -144,7 +145,7 @@ type request struct {
 
 func (s *Semaphore) request() *request {
 	t := s.engine.Ticket()
-	return &request{engine: s.engine, ticket: t, claim: engine.ClaimKey(s.spec.Key, t)}
+	return &request{engine: s.engine, ticket: t, claim: names.Claim(s.spec.Key, t.ID)}
 }
 
 // done gives the ticket back, unless the request may be on its way yet.

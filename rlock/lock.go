@@ -7,6 +7,7 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/names"
 	"github.com/latchkey-go/latchkey/internal/run"
 )
 
@@ -28,7 +29,7 @@ func New(c *latchkey.Client, name string, opts ...Option) *Lock {
 	if c == nil {
 		panic("rlock: New: the client is nil")
 	}
-	if err := engine.CheckName(name); err != nil {
+	if err := names.Check(name); err != nil {
 		panic(fmt.Sprintf("rlock: New: %v", err))
 	}
 	var cfg config

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/names"
 	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 	"github.com/latchkey-go/latchkey/lua"
@@ -24,12 +25,12 @@ type scripts struct {
 }
 
 func newScripts(key string, cfg config) *scripts {
-	s := &scripts{key: key, channel: engine.Prefixed("redisson_lock__channel", key), quiet: cfg.spin}
+	s := &scripts{key: key, channel: names.Prefixed("redisson_lock__channel", key), quiet: cfg.spin}
 	if cfg.fenced {
-		s.token = engine.TokenKey(key)
+		s.token = names.Token(key)
 	}
 	if !cfg.spin && !strings.HasPrefix(key, "{") { // else "{a}" could have the list of "a"
-		s.list = engine.Prefixed("latchkey_next", key)
+		s.list = names.Prefixed("latchkey_next", key)
 	}
 	s.keyArg, s.listArg, s.channelArg = s.key, s.list, s.channel
 	return s
@@ -48,7 +49,7 @@ func (s *scripts) spec(name string, cfg config) *engine.Spec {
 		HandsOn:      !cfg.spin,
 		Fenced:       cfg.fenced,
 		List:         s.list,
-		Keys:         []string{s.key, engine.LabelKey(s.key, ""), s.channel},
+		Keys:         []string{s.key, names.Label(s.key, ""), s.channel},
 		Scripts:      s,
 	}
 	if s.token != "" {
@@ -95,7 +96,7 @@ func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, opts run.Option
 		keys, args = keys+1, append(args, s.listArg)
 	}
 	if r.Label != "" {
-		keys, args = keys+1, append(args, engine.LabelKey(s.key, r.Holder))
+		keys, args = keys+1, append(args, names.Label(s.key, r.Holder))
 	}
 	args = append(args, r.Holder, r.Count, r.Lease.Milliseconds(), r.Deadline.NotAfter, r.Deadline.Ahead)
 	switch {
@@ -163,7 +164,7 @@ func (s *scripts) Release(ctx context.Context, e *engine.Engine, opts run.Option
 		}
 	}
 	if r.Label != "" {
-		keys, args = keys+1, append(args, engine.LabelKey(s.key, r.Holder))
+		keys, args = keys+1, append(args, names.Label(s.key, r.Holder))
 	}
 	args = append(args, r.Holder, r.Count, r.Deadline.NotAfter, r.Deadline.Ahead, s.channelArg, s.verb(e))
 	switch {

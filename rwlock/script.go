@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/names"
 	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/wait"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
@@ -33,9 +34,9 @@ func newScripts(half, key string) scripts {
 	s := scripts{
 		half:    half,
 		key:     key,
-		channel: engine.Prefixed("redisson_rwlock", key),
-		prefix:  engine.Suffixed(key, ""),
-		sign:    engine.Ours("latchkey_writer", key),
+		channel: names.Prefixed("redisson_rwlock", key),
+		prefix:  names.Suffixed(key, ""),
+		sign:    names.Ours("latchkey_writer", key),
 	}
 	s.keyArg, s.channelArg, s.prefixArg, s.signArg = s.key, s.channel, s.prefix, s.sign
 	return s
@@ -52,13 +53,13 @@ func (s *scripts) spec(name string) *engine.Spec {
 		Channel: s.channel,
 		Half:    true,
 		Poll:    wait.Backoff{Initial: 10 * time.Millisecond, Max: 250 * time.Millisecond, Multiplier: 2},
-		Keys:    []string{s.key, s.sign, engine.LabelKey(s.key, ""), timeout(s.key, "", 1), s.channel},
+		Keys:    []string{s.key, s.sign, names.Label(s.key, ""), timeout(s.key, "", 1), s.channel},
 	}
 }
 
 // timeout returns the key that keeps a reader's n-th hold alive.
 func timeout(key, holder string, n int) string {
-	return engine.Suffixed(key, holder) + ":rwlock_timeout:" + strconv.Itoa(n)
+	return names.Suffixed(key, holder) + ":rwlock_timeout:" + strconv.Itoa(n)
 }
 
 // args returns room for keys and arguments, n of them, with the lock as the
@@ -85,7 +86,7 @@ func (*scripts) Renew(ctx context.Context, e *engine.Engine, opts run.Options, b
 			args = append(args, timeout(r.Key, r.Holder, n+1))
 		}
 		if r.Label != "" {
-			args, labels = append(args, engine.LabelKey(r.Key, r.Holder)), 1
+			args, labels = append(args, names.Label(r.Key, r.Holder)), 1
 		}
 		holders = append(holders, r.Holder, r.Lease.Milliseconds(), timeouts, labels)
 	}
@@ -137,7 +138,7 @@ var acquireVerdicts = map[int64]engine.Verdict{
 func (s *scripts) release(ctx context.Context, e *engine.Engine, opts run.Options, script *lua.Script, r *engine.Return) (engine.Verdict, error) {
 	keys, args := 1, s.args(11)
 	if r.Label != "" {
-		keys, args = keys+1, append(args, engine.LabelKey(s.key, r.Holder))
+		keys, args = keys+1, append(args, names.Label(s.key, r.Holder))
 	}
 	args = append(args, r.Holder, r.Count, r.Deadline.NotAfter, r.Deadline.Ahead, s.prefixArg, s.channelArg, e.Verb())
 	if r.Linger > 0 {
@@ -233,7 +234,7 @@ func (s *readScripts) Acquire(ctx context.Context, e *engine.Engine, opts run.Op
 		args = append(args, timeout(s.key, r.Holder, n+1))
 	}
 	if r.Label != "" {
-		keys, args = keys+1, append(args, engine.LabelKey(s.key, r.Holder))
+		keys, args = keys+1, append(args, names.Label(s.key, r.Holder))
 	}
 	args = append(args, r.Holder, r.Holder+writes, r.Count, r.Lease.Milliseconds(), r.Deadline.NotAfter, r.Deadline.Ahead)
 	if r.Label != "" {
@@ -287,7 +288,7 @@ func (s *writeScripts) spec(name string) *engine.Spec {
 func (s *writeScripts) Acquire(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Request) (engine.Grant, error) {
 	keys, args := 2, append(s.args(11), s.signArg)
 	if r.Label != "" {
-		keys, args = keys+1, append(args, engine.LabelKey(s.key, r.Holder))
+		keys, args = keys+1, append(args, names.Label(s.key, r.Holder))
 	}
 	back := int64(0)
 	if r.Waits {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/names"
 	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/wait"
 	"github.com/latchkey-go/latchkey/lua"
@@ -20,7 +21,7 @@ type scripts struct {
 }
 
 func newScripts(key string) *scripts {
-	s := &scripts{key: key, channel: engine.Prefixed("redisson_sc", key)}
+	s := &scripts{key: key, channel: names.Prefixed("redisson_sc", key)}
 	s.keyArg, s.channelArg = s.key, s.channel
 	return s
 }
@@ -34,7 +35,7 @@ func (s *scripts) spec(name string) *engine.Spec {
 		Channel: s.channel,
 		Shared:  true,
 		Poll:    wait.Backoff{Initial: 10 * time.Millisecond, Max: 250 * time.Millisecond, Multiplier: 2},
-		Keys:    []string{s.key, engine.Ours("latchkey_claim", s.key), s.channel},
+		Keys:    []string{s.key, names.Ours("latchkey_claim", s.key), s.channel},
 	}
 }
 

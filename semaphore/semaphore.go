@@ -8,6 +8,7 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/names"
 	"github.com/latchkey-go/latchkey/internal/run"
 )
 
@@ -24,7 +25,7 @@ func New(c *latchkey.Client, name string) *Semaphore {
 	if c == nil {
 		panic("semaphore: New: the client is nil")
 	}
-	if err := engine.CheckName(name); err != nil {
+	if err := names.Check(name); err != nil {
 		panic(fmt.Sprintf("semaphore: New: %v", err))
 	}
 	e := engine.Of(c)

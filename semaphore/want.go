@@ -7,6 +7,7 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/names"
 	"github.com/latchkey-go/latchkey/internal/run"
 )
 
@@ -21,7 +22,7 @@ type request struct {
 
 func newRequest(s *Semaphore) request {
 	t := s.engine.Ticket()
-	return request{engine: s.engine, ticket: t, claim: engine.ClaimKey(s.spec.Key, t), number: t.Number}
+	return request{engine: s.engine, ticket: t, claim: names.Claim(s.spec.Key, t.ID), number: t.Number}
 }
 
 // done gives the ticket back, unless the request may be on its way yet.

@@ -268,9 +268,9 @@ var engineBugs = []Bug{
 	},
 	{
 		Name: "engine/slot-of-side-keys", What: "keys of one object lie in several slots",
-		File: "internal/engine/name.go",
+		File: "internal/names/names.go",
 		Old:  `return prefix + ":{" + name + "}"`, New: `return prefix + ":" + name`,
-		Package: "internal/engine", Run: "^TestSideKeysLieInTheSlotOfTheName$|^TestSideKeys$",
+		Package: "internal/names", Run: "^TestSideKeysLieInTheSlotOfTheName$|^TestSideKeys$",
 	},
 	{
 		Name: "engine/loss-not-told", What: "the Context of a lost hold goes on",

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/latchkey-go/latchkey/internal/names"
 	"github.com/latchkey-go/latchkey/internal/run"
 )
 
@@ -188,7 +189,7 @@ func (c *checker) clusterState(ctx context.Context, node *redis.Client) {
 		c.find("topology", "", LevelNote, "the state of the cluster is not known: %v", err)
 	case info["cluster_state"] != "ok":
 		c.find("topology", "", LevelFailure, "the state of the cluster is %s; %s of %d slots are assigned",
-			info["cluster_state"], info["cluster_slots_assigned"], slots)
+			info["cluster_state"], info["cluster_slots_assigned"], names.Slots)
 	default:
 		c.find("topology", "", LevelOK, "a cluster of %s masters, all slots served", info["cluster_size"])
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/latchkey-go/latchkey/internal/names"
 	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/lua"
 	"github.com/latchkey-go/latchkey/pubsub"
@@ -23,18 +24,18 @@ var checkedKeys = []struct {
 }{
 	{"hash", "locks", func(k string) string { return k }, LevelFailure},
 	{"string", "semaphores and latches", func(k string) string { return k }, LevelFailure},
-	{"string", "fenced locks", TokenKey, LevelWarning},
-	{"string", "labels", func(k string) string { return LabelKey(k, "check:1") }, LevelWarning},
-	{"list", "fair locks", func(k string) string { return Prefixed("redisson_lock_queue", k) }, LevelWarning},
-	{"zset", "fair locks", func(k string) string { return Prefixed("redisson_lock_timeout", k) }, LevelWarning},
-	{"hash", "fair locks", func(k string) string { return Prefixed("latchkey_queue", k) }, LevelWarning},
-	{"zset", "locks that many wait for", func(k string) string { return Prefixed("latchkey_next", k) }, LevelWarning},
-	{"string", "multi-locks on a group", func(k string) string { return Ours("latchkey_group", k) + ":check:1:set" }, LevelWarning},
-	{"string", "read-write locks", func(k string) string { return Suffixed(k, "check:1") + ":rwlock_timeout:1" }, LevelWarning},
-	{"string", "read-write locks", func(k string) string { return Ours("latchkey_writer", k) }, LevelWarning},
-	{"zset", "permits with leases", func(k string) string { return Suffixed(k, "timeout") }, LevelWarning},
-	{"string", "semaphores and latches", func(k string) string { return Ours("latchkey_claim", k) + ":check:1" }, LevelWarning},
-	{"string", "latches", func(k string) string { return Ours("latchkey_ended", k) }, LevelWarning},
+	{"string", "fenced locks", names.Token, LevelWarning},
+	{"string", "labels", func(k string) string { return names.Label(k, "check:1") }, LevelWarning},
+	{"list", "fair locks", func(k string) string { return names.Prefixed("redisson_lock_queue", k) }, LevelWarning},
+	{"zset", "fair locks", func(k string) string { return names.Prefixed("redisson_lock_timeout", k) }, LevelWarning},
+	{"hash", "fair locks", func(k string) string { return names.Prefixed("latchkey_queue", k) }, LevelWarning},
+	{"zset", "locks that many wait for", func(k string) string { return names.Prefixed("latchkey_next", k) }, LevelWarning},
+	{"string", "multi-locks on a group", func(k string) string { return names.Ours("latchkey_group", k) + ":check:1:set" }, LevelWarning},
+	{"string", "read-write locks", func(k string) string { return names.Suffixed(k, "check:1") + ":rwlock_timeout:1" }, LevelWarning},
+	{"string", "read-write locks", func(k string) string { return names.Ours("latchkey_writer", k) }, LevelWarning},
+	{"zset", "permits with leases", func(k string) string { return names.Suffixed(k, "timeout") }, LevelWarning},
+	{"string", "semaphores and latches", func(k string) string { return names.Ours("latchkey_claim", k) + ":check:1" }, LevelWarning},
+	{"string", "latches", func(k string) string { return names.Ours("latchkey_ended", k) }, LevelWarning},
 }
 
 // rights tries what the scripts do, on keys beside key.
@@ -78,7 +79,7 @@ func (c *checker) pubsub(ctx context.Context, key string) {
 	}
 	well := true
 	for _, ch := range []string{
-		Prefixed("redisson_lock__channel", key), Prefixed("redisson_rwlock", key), Prefixed("redisson_sc", key),
+		names.Prefixed("redisson_lock__channel", key), names.Prefixed("redisson_rwlock", key), names.Prefixed("redisson_sc", key),
 		e.LatchChannel(key),
 	} {
 		if plain {

@@ -12,54 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// allKeys returns everything that stands in Redis for one name, the object first.
-func allKeys(e *Engine, name string) []string {
-	const holder = "0b7c9a3e-9d0a-4c58-8f7e-4f1f3c3b6a51:17"
-	keys := []string{
-		name, Suffixed(name, "timeout"), Suffixed(name, holder) + ":rwlock_timeout:2",
-		LabelKey(name, holder), TokenKey(name), e.LatchChannel(name), ClaimKey(name, &Ticket{ID: holder}),
-		PermitLabelKey(name, "0123456789abcdef"),
-	}
-	for _, s := range sides {
-		keys = append(keys, Prefixed(s.prefix, name))
-	}
-	return keys
-}
-
-// In a cluster a name either has all its keys in one slot, or is refused before
-// anything is sent. Two names share keys only as Redisson's do: "x" and "{x}".
-func FuzzKeys(f *testing.F) {
-	for _, name := range []string{"orders:42", "a{b}", "{b}a", "a{b", "a}b", "{}a", "a{}{b}", "{{a}}", "}{", "\x00", "a:1:timeout", "{x}:timeout"} {
-		f.Add(name, "b")
-		f.Add("{"+name+"}", name)
-	}
-	rdb := redis.NewClusterClient(&redis.ClusterOptions{})
-	f.Cleanup(func() { _ = rdb.Close() })
-	e := New(rdb, Config{})
-	f.Fuzz(func(t *testing.T, a, b string) {
-		if CheckName(a) != nil || CheckName(b) != nil {
-			return
-		}
-		as, bs := allKeys(e, a), allKeys(e, b)
-		if err := checkSlots(a, as); err == nil {
-			for _, k := range as {
-				require.Equal(t, Slot(a), Slot(k), "%q of %q", k, a)
-			}
-		} else {
-			require.Contains(t, err.Error(), "hash tag")
-			require.True(t, strings.ContainsAny(a, "{}"), "%q is refused", a)
-		}
-		if a != b && a != "{"+b+"}" && b != "{"+a+"}" {
-			for i := range as {
-				require.NotEqual(t, as[i], bs[i], "of %q and %q", a, b)
-			}
-		}
-		for _, k := range append(as, bs...) {
-			Owner(k) // says something
-		}
-	})
-}
-
 // No text but that of a client which could read the proof, or the word, gives anything.
 func FuzzGift(f *testing.F) {
 	rdb := redis.NewClient(&redis.Options{})

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/names"
 	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/lua"
 )
@@ -47,14 +47,14 @@ func (e *Engine) Inspect(ctx context.Context, name string) (Inspected, error) {
 	key := e.Mapped(name)
 	s := &Spec{Kind: "latchkey", Name: name, Key: key, Keys: []string{
 		key,
-		TokenKey(key),
-		Prefixed("redisson_lock_queue", key),
-		Prefixed("redisson_lock_timeout", key),
-		Prefixed("latchkey_queue", key),
-		Suffixed(key, "timeout"),
-		Ours("latchkey_ended", key),
+		names.Token(key),
+		names.Prefixed("redisson_lock_queue", key),
+		names.Prefixed("redisson_lock_timeout", key),
+		names.Prefixed("latchkey_queue", key),
+		names.Suffixed(key, "timeout"),
+		names.Ours("latchkey_ended", key),
 	}}
-	if err := CheckName(name); err != nil {
+	if err := names.Check(name); err != nil {
 		return Inspected{}, e.Wrap("info", s, err)
 	}
 	e.UpToDate(ctx, key)
@@ -77,9 +77,9 @@ func (e *Engine) inspect(ctx context.Context, opts run.Options, s *Spec) (in Ins
 		args = append(args, k)
 	}
 	args = append(args,
-		Prefixed("redisson_lock__channel", s.Key),
-		Prefixed("redisson_rwlock", s.Key),
-		Prefixed("redisson_sc", s.Key),
+		names.Prefixed("redisson_lock__channel", s.Key),
+		names.Prefixed("redisson_rwlock", s.Key),
+		names.Prefixed("redisson_sc", s.Key),
 		e.LatchChannel(s.Key),
 		piece)
 	reply, err := e.Eval(ctx, opts, lua.InspectObject, len(s.Keys), args)
@@ -191,7 +191,7 @@ func (e *Engine) inspectSides(ctx context.Context, opts run.Options, key string,
 	}
 	for i := range in.Waiters[:min(len(in.Waiters), mostWaiters)] {
 		w := &in.Waiters[i]
-		keys = append(keys, LabelKey(key, w.ID))
+		keys = append(keys, names.Label(key, w.ID))
 		take = append(take, func(text string, _ int64) { w.Who = parseWho(text) })
 	}
 	for batch := range slices.Chunk(keys, sideBatch) {
@@ -301,12 +301,4 @@ func (c *claim) asked() (*call, string) {
 		id += c.spec.Suffix
 	}
 	return &c.call, id
-}
-
-// clientOf returns the client id of a holder.
-func clientOf(holder string) string {
-	if i := strings.LastIndexByte(holder, ':'); i >= 0 {
-		return holder[:i]
-	}
-	return holder
 }

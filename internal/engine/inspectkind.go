@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/names"
 )
 
 // The kinds that keys tell apart; the root's Kind has the same.
@@ -65,7 +67,7 @@ func (s *seen) waiters(in *Inspected) {
 	for i := 0; i+1 < len(s.queue); i += 2 {
 		w := InspectedWaiter{ID: s.queue[i]}
 		// Of latchkey, whatever its score; behind the ms is the proof.
-		until, _, _ := strings.Cut(s.clients[clientOf(w.ID)], " ")
+		until, _, _ := strings.Cut(s.clients[names.ClientOf(w.ID)], " ")
 		if until == "" {
 			until = s.queue[i+1]
 		}
@@ -109,14 +111,14 @@ func (s *seen) countedHolders(key string, in *Inspected) bool {
 		if err != nil || count < 1 || !strings.Contains(id, ":") {
 			return false
 		}
-		h := InspectedHolder{ID: id, Count: count, Lease: in.Left, sides: []string{LabelKey(key, id)}}
+		h := InspectedHolder{ID: id, Count: count, Lease: in.Left, sides: []string{names.Label(key, id)}}
 		if in.Kind == KindReadWrite {
 			h.Mode = "write"
 			if !strings.HasSuffix(id, ":write") {
 				// Each hold of a reader has a key that keeps it alive.
 				h.Mode, h.Lease = "read", 0
 				for n := count; n > max(0, count-mostCounted); n-- {
-					h.sides = append(h.sides, Suffixed(key, id)+":rwlock_timeout:"+strconv.Itoa(n))
+					h.sides = append(h.sides, names.Suffixed(key, id)+":rwlock_timeout:"+strconv.Itoa(n))
 				}
 			}
 		}
@@ -156,7 +158,7 @@ func (s *seen) groupHolders(key string, in *Inspected) {
 			continue
 		}
 		owner := s.fields[value]
-		h := InspectedHolder{ID: owner, Value: value, sides: []string{LabelKey(key, owner)}}
+		h := InspectedHolder{ID: owner, Value: value, sides: []string{names.Label(key, owner)}}
 		h.Count, _ = strconv.Atoi(s.fields[value+":"+owner+groupCount])
 		if ends, ok := parseMs(s.fields[value+":"+owner+groupEnds]); ok {
 			h.Lease = time.UnixMilli(ends).Sub(s.now)
@@ -194,7 +196,7 @@ func (s *seen) holdPermits(key string, in *Inspected) {
 			id = hex.EncodeToString([]byte(id))
 		}
 		ms, ok := parseMs(s.permits[i+1])
-		h := InspectedHolder{ID: id, Count: 1, Lease: -1, sides: []string{LabelKey(key, id)}}
+		h := InspectedHolder{ID: id, Count: 1, Lease: -1, sides: []string{names.Label(key, id)}}
 		switch left := time.UnixMilli(ms).Sub(s.now); {
 		case !ok || ms == forever:
 		case left <= 0:

@@ -2,9 +2,9 @@ package engine
 
 import (
 	"context"
-	"encoding/hex"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/names"
 	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/lua"
 )
@@ -22,9 +22,6 @@ func (ent *entry) tag() string {
 	}
 	return ""
 }
-
-// PermitLabelKey returns the key of the label of the permit with that id.
-func PermitLabelKey(key, id string) string { return LabelKey(key, hex.EncodeToString([]byte(id))) }
 
 // writeLabels runs label/write. A lease of 0 removes the label.
 func (e *Engine) writeLabels(ctx context.Context, opts run.Options, text string, keys []string, leases []time.Duration) {
@@ -50,7 +47,7 @@ func (e *Engine) label(ctx context.Context, text string, d time.Duration, leases
 	written := make(chan struct{})
 	keys, times := make([]string, len(leases)), make([]time.Duration, len(leases))
 	for i, l := range leases {
-		keys[i], times[i] = PermitLabelKey(l.spec.Key, l.id), d
+		keys[i], times[i] = names.PermitLabel(l.spec.Key, l.id), d
 		l.mu.Lock()
 		l.written = written
 		l.mu.Unlock()
@@ -74,7 +71,7 @@ func (e *Engine) KeepLabels(ctx context.Context, opts run.Options, batch []Renew
 	var leases []time.Duration
 	for _, r := range batch {
 		if r.Label != "" {
-			keys, leases = append(keys, PermitLabelKey(r.Key, r.Holder)), append(leases, r.Lease)
+			keys, leases = append(keys, names.PermitLabel(r.Key, r.Holder)), append(leases, r.Lease)
 		}
 	}
 	if len(keys) > 0 {
@@ -95,7 +92,7 @@ func (e *Engine) dropLabels(ctx context.Context, leases ...*Lease) {
 		if written != nil {
 			<-written
 		}
-		keys = append(keys, PermitLabelKey(l.spec.Key, l.id))
+		keys = append(keys, names.PermitLabel(l.spec.Key, l.id))
 	}
 	if len(keys) > 0 {
 		e.writeLabels(ctx, run.CleanUp, "", keys, make([]time.Duration, len(keys)))

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/names"
 	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/wait"
 )
@@ -106,7 +107,7 @@ func (e *Engine) keepQueue(ctx context.Context, s *Spec, ids []string) (lost []s
 			case !has[i]:
 				lost = append(lost, id)
 			case e.seen(s, id, sent, at):
-				labels, leases = append(labels, LabelKey(s.Key, id)), append(leases, s.Queue.Timeout())
+				labels, leases = append(labels, names.Label(s.Key, id)), append(leases, s.Queue.Timeout())
 			}
 		}
 		if len(labels) > 0 {
@@ -221,6 +222,6 @@ func (e *Engine) left(ctx context.Context, c *claim) bool {
 // unlabel removes the label that c may have left at its place in the queue.
 func (e *Engine) unlabel(ctx context.Context, c *claim) {
 	if c.cfg.Label != "" {
-		e.writeLabels(ctx, run.CleanUp, "", []string{LabelKey(c.spec.Key, c.entry.field)}, []time.Duration{0})
+		e.writeLabels(ctx, run.CleanUp, "", []string{names.Label(c.spec.Key, c.entry.field)}, []time.Duration{0})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/names"
 	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 	"github.com/latchkey-go/latchkey/lua"
@@ -23,7 +24,7 @@ func (e *Engine) RenewLocks(ctx context.Context, opts run.Options, batch []Renew
 		r := &batch[i]
 		args = append(args, r.Key)
 		if r.Label != "" {
-			args = append(args, LabelKey(r.Key, r.Holder))
+			args = append(args, names.Label(r.Key, r.Holder))
 		}
 	}
 	args = append(args, d.NotAfter, d.Ahead)

@@ -8,29 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
-
-// The user of docs/security.md may use all that stands beside an object. Tests whose
-// names may be anything do not show it: their user has all keys.
-func TestSidesAreDocumented(t *testing.T) {
-	rights, err := redistest.Documented("app:")
-	require.NoError(t, err)
-	for _, s := range sides {
-		mark := "~"
-		if s.side == SideWakeUps {
-			mark = "&"
-		}
-		if s.prefix != "latchkey_latch_channel" { // only for names that have a tag
-			assert.Contains(t, rights.Base, mark+s.prefix+":{app:*")
-		}
-		assert.Contains(t, rights.OwnTags, mark+s.prefix+":app:*")
-	}
-	assert.Contains(t, rights.Base, "&"+latchChannel+"app:*")
-}
 
 // The commands of docs/security.md are those of the scripts, and of the connections.
 func TestCommandsAreDocumented(t *testing.T) {

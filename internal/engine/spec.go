@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/names"
 	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/wait"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
@@ -181,8 +182,8 @@ func (e *Engine) Prepare(s *Spec) *Spec {
 		s.group = s.Renewer.RenewKind()
 	}
 	if e.cluster {
-		s.group = fmt.Sprint(s.group, " ", Slot(s.Key))
-		s.err = checkSlots(s.Name, s.Keys)
+		s.group = fmt.Sprint(s.group, " ", names.Slot(s.Key))
+		s.err = names.CheckSlots(s.Name, s.Keys)
 	}
 	switch {
 	case s.Channel == "":

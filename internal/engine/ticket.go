@@ -20,10 +20,6 @@ type Ticket struct {
 // may ask again, or undo it.
 const Remembered = waiterPatience + 30*time.Second
 
-// ClaimKey returns the key in which a ticket's requests for an object are
-// remembered, ours beside Redisson's.
-func ClaimKey(key string, t *Ticket) string { return Ours("latchkey_claim", key) + ":" + t.ID }
-
 // tickets are those of a client that are not in use.
 type tickets struct {
 	// mu guards the field below.

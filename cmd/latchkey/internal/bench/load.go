@@ -7,7 +7,7 @@ import (
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/stage"
 	"github.com/latchkey-go/latchkey/fairlock"
-	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/names"
 	"github.com/latchkey-go/latchkey/permitsemaphore"
 	"github.com/latchkey-go/latchkey/rlock"
 	"github.com/latchkey-go/latchkey/rwlock"
@@ -52,7 +52,7 @@ func lockLoad(newLock func(c *latchkey.Client, name string, worker int) latchkey
 			locks[w] = newLock(cs[w%len(cs)], name, w)
 			if w < f.names {
 				st.Used(st.Key(name))
-				st.Kept(engine.TokenKey(st.Key(name)))
+				st.Kept(names.Token(st.Key(name)))
 			}
 		}
 		return st.Compete(ctx, func(ctx context.Context, worker int) error {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/stage"
-	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/names"
 	"github.com/latchkey-go/latchkey/rlock"
 )
 
@@ -66,7 +66,7 @@ func playContended(ctx context.Context, st *stage.Stage) error {
 
 // playFenced: each token is greater than the one before.
 func playFenced(ctx context.Context, st *stage.Stage) error {
-	st.Kept(engine.TokenKey(st.Key("fenced")))
+	st.Kept(names.Token(st.Key("fenced")))
 	var last atomic.Int64
 	return playTurns(ctx, st, "fenced", func(h *latchkey.Hold) {
 		st.Violated(last.Swap(h.Token()) < h.Token())

@@ -16,7 +16,7 @@ import (
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
-	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/names"
 )
 
 // A Finder finds the objects there are, by one pass of SCAN over the keys and a
@@ -158,7 +158,7 @@ func (f *Finder) listen(ctx context.Context, node *redis.Client) error {
 				return err
 			}
 			for _, ch := range channels {
-				if name, side := engine.Owner(ch); side == engine.SideWakeUps {
+				if name, side := names.Owner(ch); side == names.SideWakeUps {
 					f.add(name)
 				}
 			}
@@ -182,13 +182,13 @@ func (f *Finder) add(name string) {
 func (f *Finder) look(ctx context.Context, rdb redis.UniversalClient, keys []string) error {
 	var mains []string
 	for _, key := range keys {
-		name, side := engine.Owner(key)
+		name, side := names.Owner(key)
 		switch side {
-		case engine.NoSide:
+		case names.NoSide:
 			if f.match == "" || glob(f.match, key) {
 				mains = append(mains, key)
 			}
-		case engine.SideToken:
+		case names.SideToken:
 			if f.all {
 				f.add(name)
 			}

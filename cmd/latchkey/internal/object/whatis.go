@@ -7,24 +7,24 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
-	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/names"
 )
 
 // About says what a key is that stands beside an object, "" for all others. Its
 // name tells, so Redis is not asked.
 func About(name string) string {
-	owner, side := engine.Owner(name)
+	owner, side := names.Owner(name)
 	of := text.Name(owner)
 	switch side {
-	case engine.SideToken:
+	case names.SideToken:
 		return "the counter of the fencing tokens of " + of
-	case engine.SideQueue:
+	case names.SideQueue:
 		return "a part of the queue of " + of
-	case engine.SideTimeout:
+	case names.SideTimeout:
 		return "a part of " + of + ", with leases"
-	case engine.SideNote:
+	case names.SideNote:
 		return "a note of latchkey about " + of
-	case engine.SideWakeUps:
+	case names.SideWakeUps:
 		return "the Redis channel of " + of
 	}
 	return ""

@@ -1,4 +1,4 @@
-package engine_test
+package names_test
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/names"
 )
 
 // TestSideKeys: the table of wire §1.2, byte for byte.
@@ -22,12 +22,12 @@ func TestSideKeys(t *testing.T) {
 		"a{}{b": {"redisson_lock__channel:a{}{b", "a{}{b:timeout"},
 		"":      {"redisson_lock__channel:{}", "{}:timeout"},
 	} {
-		require.Equal(t, want[0], engine.Prefixed(prefix, name), "Prefixed of %q", name)
-		require.Equal(t, want[1], engine.Suffixed(name, suffix), "Suffixed of %q", name)
+		require.Equal(t, want[0], names.Prefixed(prefix, name), "Prefixed of %q", name)
+		require.Equal(t, want[1], names.Suffixed(name, suffix), "Suffixed of %q", name)
 	}
-	require.Equal(t, "redisson_lock_token:{foo}", engine.Prefixed("redisson_lock_token", "foo"))
-	require.Equal(t, "latchkey_label:{foo}:id:1", engine.LabelKey("foo", "id:1"))
-	require.Equal(t, "latchkey_label:a{b}:id:1", engine.LabelKey("a{b}", "id:1"))
+	require.Equal(t, "redisson_lock_token:{foo}", names.Prefixed("redisson_lock_token", "foo"))
+	require.Equal(t, "latchkey_label:{foo}:id:1", names.Label("foo", "id:1"))
+	require.Equal(t, "latchkey_label:a{b}:id:1", names.Label("a{b}", "id:1"))
 }
 
 func TestSlot(t *testing.T) {
@@ -37,16 +37,16 @@ func TestSlot(t *testing.T) {
 		"bar":                  5061,
 		"hello":                866,
 		"":                     0,
-		"{user1000}.following": engine.Slot("user1000"),
-		"{user1000}.followers": engine.Slot("user1000"),
+		"{user1000}.following": names.Slot("user1000"),
+		"{user1000}.followers": names.Slot("user1000"),
 		"foo{bar}":             5061,
 		"{foo}{bar}":           12182,
-		"x{foo":                engine.Slot("x{foo"),
+		"x{foo":                names.Slot("x{foo"),
 	} {
-		require.Equal(t, want, engine.Slot(key), "Slot(%q)", key)
+		require.Equal(t, want, names.Slot(key), "Slot(%q)", key)
 	}
-	require.NotEqual(t, engine.Slot("bar"), engine.Slot("foo{}{bar}"), "an empty tag is none: the whole key counts")
-	require.Equal(t, engine.Slot("{bar"), engine.Slot("foo{{bar}}zap"), "from the first { to the first } behind it")
+	require.NotEqual(t, names.Slot("bar"), names.Slot("foo{}{bar}"), "an empty tag is none: the whole key counts")
+	require.Equal(t, names.Slot("{bar"), names.Slot("foo{{bar}}zap"), "from the first { to the first } behind it")
 }
 
 // TestSideKeysLieInTheSlotOfTheName: the table of wire §1.2 for clusters.
@@ -55,15 +55,15 @@ func TestSideKeysLieInTheSlotOfTheName(t *testing.T) {
 		"a": true, "a{b}": true, "{b}a": true, "orders:42": true, "a b": true, "a{b}{": true,
 		"a{b": false, "a}b": false, "{}a": false, "a{}{b}": false,
 	} {
-		require.Equal(t, want, engine.Slot(engine.Prefixed("redisson_lock_token", name)) == engine.Slot(name), "Prefixed of %q", name)
-		require.Equal(t, want, engine.Slot(engine.Suffixed(name, "timeout")) == engine.Slot(name), "Suffixed of %q", name)
+		require.Equal(t, want, names.Slot(names.Prefixed("redisson_lock_token", name)) == names.Slot(name), "Prefixed of %q", name)
+		require.Equal(t, want, names.Slot(names.Suffixed(name, "timeout")) == names.Slot(name), "Suffixed of %q", name)
 	}
 }
 
 func TestCheckName(t *testing.T) {
-	require.ErrorContains(t, engine.CheckName(""), "the name is empty")
+	require.ErrorContains(t, names.Check(""), "the name is empty")
 	for _, name := range []string{" ", "\x00", "\n", "{", "{}", strings.Repeat("x", 1<<20)} {
-		require.NoError(t, engine.CheckName(name), "%.10q", name)
+		require.NoError(t, names.Check(name), "%.10q", name)
 	}
 }
 
@@ -72,16 +72,16 @@ func FuzzNames(f *testing.F) {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
-		slot := engine.Slot(name)
+		slot := names.Slot(name)
 		require.True(t, 0 <= slot && slot < 16384, "Slot(%q) is %d", name, slot)
-		for _, key := range []string{engine.Prefixed("p", name), engine.Suffixed(name, "s")} {
+		for _, key := range []string{names.Prefixed("p", name), names.Suffixed(name, "s")} {
 			require.Contains(t, key, name, "the name is kept as it is")
 			tagged := strings.Contains(name, "{")
 			require.Equal(t, !tagged, strings.Contains(key, "{"+name+"}") && !strings.Contains(name, "{"), "%q of %q", key, name)
 			// Where nothing in the name meddles with the tag, the side keys lie
 			// beside the name.
 			if !strings.ContainsAny(name, "{}") && name != "" {
-				require.Equal(t, slot, engine.Slot(key), "slots of %q and %q", name, key)
+				require.Equal(t, slot, names.Slot(key), "slots of %q and %q", name, key)
 			}
 		}
 	})

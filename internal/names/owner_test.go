@@ -1,4 +1,4 @@
-package engine
+package names
 
 import (
 	"crypto/rand"
@@ -13,18 +13,18 @@ func TestOwner(t *testing.T) {
 	const holder = client + ":17"
 	for _, name := range []string{"orders:42", "a", "a}b", "tag{x}y", "{x}y", "x{", "timeout", "a:timeout", "with space", "\x1b[31m\n", "日本"} {
 		for key, want := range map[string]Side{
-			TokenKey(name):                           SideToken,
-			Prefixed("redisson_lock_queue", name):    SideQueue,
-			Prefixed("redisson_lock_timeout", name):  SideQueue,
-			Prefixed("latchkey_queue", name):         SideQueue,
-			Prefixed("latchkey_writer", name):        SideNote,
-			Prefixed("latchkey_ended", name):         SideNote,
-			LabelKey(name, holder):                   SideNote,
-			LabelKey(name, holder+":write"):          SideNote,
-			PermitLabelKey(name, "0123456789abcdef"): SideNote,
+			Token(name):                             SideToken,
+			Prefixed("redisson_lock_queue", name):   SideQueue,
+			Prefixed("redisson_lock_timeout", name): SideQueue,
+			Prefixed("latchkey_queue", name):        SideQueue,
+			Prefixed("latchkey_writer", name):       SideNote,
+			Prefixed("latchkey_ended", name):        SideNote,
+			Label(name, holder):                     SideNote,
+			Label(name, holder+":write"):            SideNote,
+			PermitLabel(name, "0123456789abcdef"):   SideNote,
 			Prefixed("latchkey_group", name) + ":" + holder + ":zxy+/AAAAAAAAAAAAAAAAA": SideNote,
-			LabelKey(name, "worker-3:9"):                                 SideNote,
-			ClaimKey(name, &Ticket{ID: holder}):                          SideNote,
+			Label(name, "worker-3:9"):                                    SideNote,
+			Claim(name, holder):                                          SideNote,
 			Suffixed(name, "timeout"):                                    SideTimeout,
 			Suffixed(name, holder) + ":rwlock_timeout:2":                 SideTimeout,
 			Prefixed("redisson_lock__channel", name):                     SideWakeUps,
@@ -45,7 +45,7 @@ func TestOwner(t *testing.T) {
 			assert.Equal(t, NoSide, side, name)
 		}
 	}
-	for _, key := range []string{Ours("latchkey_ended", "{a}"), LabelKey("{a}", holder), ClaimKey("{a}", &Ticket{ID: holder})} {
+	for _, key := range []string{Ours("latchkey_ended", "{a}"), Label("{a}", holder), Claim("{a}", holder)} {
 		name, side := Owner(key)
 		assert.Equal(t, "{a}", name, key)
 		assert.Equal(t, SideNote, side, key)

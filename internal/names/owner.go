@@ -1,4 +1,4 @@
-package engine
+package names
 
 import (
 	"regexp"
@@ -39,8 +39,6 @@ var sides = []struct {
 	{"redisson_sc", SideWakeUps, nil},
 	{"latchkey_latch_channel", SideWakeUps, nil},
 }
-
-const latchChannel = "redisson_countdownlatch__channel__{"
 
 var (
 	// holderTail is ":" and a holder, of a client with any id.

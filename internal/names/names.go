@@ -1,0 +1,156 @@
+// Package names builds the names of keys and Redis channels, says in which hash slot of a
+// Redis Cluster they lie, and checks the names and ids that users give.
+package names
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Names are built as Redisson builds them: a side key or Redis channel of the
+// object foo is "prefix:{foo}" or "{foo}:suffix", so that all of them lie in the
+// hash slot of foo. The only test is whether the name contains a "{": then it is
+// taken to carry a hash tag of its own and is not wrapped.
+
+// Prefixed returns the side key or Redis channel "prefix:{name}".
+func Prefixed(prefix, name string) string {
+	if strings.Contains(name, "{") {
+		return prefix + ":" + name
+	}
+	return prefix + ":{" + name + "}"
+}
+
+// Twin reports whether key is a name in braces of its own, as "{x}": Redisson gives it the
+// side keys and Redis channels of "x".
+func Twin(key string) bool {
+	n := len(key)
+	return n > 2 && key[0] == '{' && key[n-1] == '}' && !strings.Contains(key[1:], "{")
+}
+
+// Ours returns the side key "prefix:{name}" that Redisson does not know. No two names have
+// the same one: that of "{x}" has "{}" behind, in the same slot.
+func Ours(prefix, name string) string {
+	if Twin(name) {
+		return Prefixed(prefix, name) + "{}"
+	}
+	return Prefixed(prefix, name)
+}
+
+// Suffixed returns the side key "{name}:suffix".
+func Suffixed(name, suffix string) string {
+	if strings.Contains(name, "{") {
+		return name + ":" + suffix
+	}
+	return "{" + name + "}:" + suffix
+}
+
+// Label returns the key of a holder's label, ours beside Redisson's.
+func Label(key, holder string) string {
+	return Ours("latchkey_label", key) + ":" + holder
+}
+
+// PermitLabel returns the key of the label of the permit with that id.
+func PermitLabel(key, id string) string { return Label(key, hex.EncodeToString([]byte(id))) }
+
+// Token returns the key of the fencing token counter of a lock.
+func Token(key string) string { return Prefixed("redisson_lock_token", key) }
+
+// Claim returns the key in which a ticket's requests for an object are counted.
+func Claim(key, ticket string) string { return Ours("latchkey_claim", key) + ":" + ticket }
+
+const latchChannel = "redisson_countdownlatch__channel__{"
+
+// LatchChannel returns the Redis channel of a latch. Redisson puts braces around any name
+// there, even one that has some. In a cluster it cannot use such a latch: its channel is
+// none that the scripts may publish on. Ours is.
+func LatchChannel(key string, cluster bool) string {
+	channel := latchChannel + key + "}"
+	if cluster && Slot(key) != Slot(channel) {
+		return Prefixed("latchkey_latch_channel", key)
+	}
+	return channel
+}
+
+// ClientOf returns the client id of a holder.
+func ClientOf(holder string) string {
+	if i := strings.LastIndexByte(holder, ':'); i >= 0 {
+		return holder[:i]
+	}
+	return holder
+}
+
+// Check returns an error that says what is wrong with the name of an
+// object, or nil. Any bytes will do, but not none.
+func Check(name string) error {
+	if name == "" {
+		return errors.New("the name is empty")
+	}
+	return nil
+}
+
+// maxID is how many bytes the id of a client may have.
+const maxID = 256
+
+// CheckID returns an error that says what is wrong with the id of a client, or nil. A
+// space stands behind a holder in entries and messages; the last ':' is before its number.
+func CheckID(id string) error {
+	switch {
+	case id == "":
+		return errors.New("the id is empty")
+	case len(id) > maxID:
+		return fmt.Errorf("the id has %d bytes, the most is %d", len(id), maxID)
+	case !utf8.ValidString(id):
+		return fmt.Errorf("the id %q is not UTF-8", id)
+	}
+	for _, r := range id {
+		if !unicode.IsGraphic(r) || unicode.IsSpace(r) {
+			return fmt.Errorf("the id %q has %q in it: it may have letters, digits, punctuation and symbols, and no spaces", id, r)
+		}
+	}
+	return nil
+}
+
+// Slots is the number of hash slots of a Redis Cluster.
+const Slots = 16384
+
+// Slot returns the Redis Cluster hash slot of key.
+func Slot(key string) int {
+	if i := strings.IndexByte(key, '{'); i >= 0 {
+		if j := strings.IndexByte(key[i+1:], '}'); j > 0 {
+			key = key[i+1 : i+1+j]
+		}
+	}
+	return int(crc16(key)) % Slots
+}
+
+// crc16 is CRC-16/XMODEM, which Redis Cluster hashes with.
+func crc16(s string) uint16 {
+	var crc uint16
+	for i := range len(s) {
+		crc ^= uint16(s[i]) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return crc
+}
+
+// CheckSlots returns an error when keys of one object lie in different slots,
+// which happens with names whose braces are no hash tag ("a{b", "a}b", "{}a").
+func CheckSlots(name string, keys []string) error {
+	for _, k := range keys[1:] {
+		if Slot(k) != Slot(keys[0]) {
+			return fmt.Errorf("the name %q cannot be used in a Redis Cluster: "+
+				"its braces do not make a hash tag, so that %q and %q lie in different slots", name, keys[0], k)
+		}
+	}
+	return nil
+}
