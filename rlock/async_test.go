@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/rlock"
 )
@@ -55,9 +56,9 @@ func TestCancelledLockAsyncLeaksNothing(t *testing.T) {
 	c := newClient(t, s)
 	l := rlock.New(c, "a")
 	rdb := s.Client(t)
-	mustUnlock(t, mustLock(t, l))
+	locktest.MustUnlock(t, locktest.MustLock(t, l))
 	start := time.Now()
-	mustUnlock(t, mustLock(t, l))
+	locktest.MustUnlock(t, locktest.MustLock(t, l))
 	pair := time.Since(start)
 	var channels []<-chan latchkey.Result[*latchkey.Hold]
 	for i := range rounds {
@@ -95,7 +96,7 @@ func TestCancelledLockAsyncLeaksNothing(t *testing.T) {
 			return false
 		}
 		require.NoError(t, err)
-		mustUnlock(t, got)
+		locktest.MustUnlock(t, got)
 		return true
 	})
 	redistest.Until(t, "the key to stay gone", func() bool { return rdb.Exists(t.Context(), "a").Val() == 0 })

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/rlock"
 )
@@ -46,7 +47,7 @@ func TestAnyNameWorks(t *testing.T) {
 			ctx := t.Context()
 			c := newClient(t, s)
 			l := rlock.New(c, name, rlock.Fenced())
-			h := mustLock(t, rlock.New(newClient(t, s), name, rlock.Fenced()), latchkey.Label("label of "+name[:1]))
+			h := locktest.MustLock(t, rlock.New(newClient(t, s), name, rlock.Fenced()), latchkey.Label("label of "+name[:1]))
 			require.Equal(t, name, l.Name())
 			require.Equal(t, name, h.Name())
 			require.Equal(t, map[string]string{h.HolderID(): "1"}, rdb.HGetAll(ctx, name).Val(), "the hash")
@@ -65,11 +66,11 @@ func TestAnyNameWorks(t *testing.T) {
 			}()
 			untilWaiting(t, c)
 			freed := time.Now()
-			mustUnlock(t, h)
+			locktest.MustUnlock(t, h)
 			require.NoError(t, <-got)
 			require.Less(t, time.Since(freed), 2*time.Second, "its Redis channel works too")
 			require.Greater(t, second.Token(), h.Token(), "Token")
-			mustUnlock(t, second)
+			locktest.MustUnlock(t, second)
 			require.Zero(t, rdb.Exists(ctx, name).Val(), "the key after Unlock")
 		})
 	}
@@ -109,7 +110,7 @@ func TestBadOptionsSendNothing(t *testing.T) {
 	s := redistest.Start(t)
 	c := newClient(t, s)
 	l := rlock.New(c, "a")
-	h := mustLock(t, rlock.New(c, "b"))
+	h := locktest.MustLock(t, rlock.New(c, "b"))
 	s.Commands(t)
 	before := s.Commands(t)
 	bad := map[string]time.Duration{
@@ -161,11 +162,11 @@ func TestBadOptionsSendNothing(t *testing.T) {
 		{latchkey.Label(strings.Repeat("x", 1024))},
 	} {
 		l := rlock.New(c, t.Name()+strings.Repeat("x", len(opts)))
-		mustUnlock(t, mustLock(t, l, opts...))
+		locktest.MustUnlock(t, locktest.MustLock(t, l, opts...))
 		_, err := l.ForceUnlock(t.Context())
 		require.NoError(t, err)
 	}
-	mustUnlock(t, h)
+	locktest.MustUnlock(t, h)
 }
 
 // TestNamesInCluster: a name whose keys lie in different slots is refused before
@@ -187,7 +188,7 @@ func TestNamesInCluster(t *testing.T) {
 			got := make(chan error, 1)
 			go func() { got <- latchkey.Do(ctx, l, func(context.Context) error { return nil }) }()
 			redistest.Until(t, "the waiter to listen", func() bool { return c.Stats().Waiting == 1 && c.Stats().Subscriptions > 0 })
-			mustUnlock(t, h)
+			locktest.MustUnlock(t, h)
 			require.NoError(t, <-got)
 		})
 	}
@@ -223,10 +224,10 @@ func TestSpinWithAnyMultiplier(t *testing.T) {
 			c := latchkey.New(env.Redis)
 			defer c.Close()
 			l := rlock.New(c, "a", rlock.Spin(rlock.Backoff{Max: 10 * time.Millisecond, Multiplier: m}))
-			h := mustLock(t, l)
+			h := locktest.MustLock(t, l)
 			start := time.Now()
 			time.AfterFunc(300*time.Millisecond, func() { _ = h.Unlock(context.Background()) })
-			mustUnlock(t, mustLock(t, l))
+			locktest.MustUnlock(t, locktest.MustLock(t, l))
 			require.GreaterOrEqual(t, time.Since(start), 300*time.Millisecond, "time waited, multiplier %v", m)
 			require.LessOrEqual(t, time.Since(start), 300*time.Millisecond+10*time.Millisecond, "time waited, multiplier %v", m)
 		})

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/rlock"
 )
@@ -29,18 +30,6 @@ func newClient(t testing.TB, s *redistest.Server, opts ...latchkey.Option) *latc
 	c := latchkey.New(redistest.User(t, s.Client(t)), opts...)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c
-}
-
-func mustLock(t testing.TB, l latchkey.Locker, opts ...latchkey.LockOption) *latchkey.Hold {
-	t.Helper()
-	h, err := l.Lock(t.Context(), opts...)
-	require.NoError(t, err)
-	return h
-}
-
-func mustUnlock(t testing.TB, h *latchkey.Hold) {
-	t.Helper()
-	require.NoError(t, h.Unlock(t.Context()))
 }
 
 // untilWaiting waits until a call of c sleeps and hears of releases.
@@ -119,7 +108,7 @@ func TestWireOfHeldAndReleasedLock(t *testing.T) {
 			ear := listenRaw(t, s)
 			c := newClient(t, s, latchkey.WithKeyPrefix(tt.prefix))
 			l := rlock.New(c, tt.name, tt.opts...)
-			h := mustLock(t, l)
+			h := locktest.MustLock(t, l)
 			require.Regexp(t, `^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:[0-9]+$`, h.HolderID())
 			require.Equal(t, c.ID()+":"+h.Holder().String(), h.HolderID())
 			require.Equal(t, tt.name, h.Name(), "Name is as given")
@@ -128,18 +117,18 @@ func TestWireOfHeldAndReleasedLock(t *testing.T) {
 			require.LessOrEqual(t, rdb.PTTL(ctx, tt.key).Val(), 30*time.Second, "PTTL")
 
 			if len(tt.opts) == 0 || tt.name == "fenced" {
-				nested := mustLock(t, heldBy{l, h})
+				nested := locktest.MustLock(t, heldBy{l, h})
 				require.Equal(t, map[string]string{h.HolderID(): "2"}, rdb.HGetAll(ctx, tt.key).Val(), "the hash, nested")
-				mustUnlock(t, nested)
+				locktest.MustUnlock(t, nested)
 				require.Equal(t, map[string]string{h.HolderID(): "1"}, rdb.HGetAll(ctx, tt.key).Val(), "the hash")
 			}
 			ear.silent()
-			mustUnlock(t, h)
+			locktest.MustUnlock(t, h)
 			ear.hint(tt.channel)
 			ear.silent()
 			require.Zero(t, rdb.Exists(ctx, tt.key).Val(), "the key after Unlock")
 
-			mustLock(t, l)
+			locktest.MustLock(t, l)
 			_, err := l.ForceUnlock(ctx)
 			require.NoError(t, err)
 			ear.hint(tt.channel)
@@ -171,7 +160,7 @@ func TestWireMessage(t *testing.T) {
 	_, err = io.WriteString(conn, "SUBSCRIBE redisson_lock__channel:{foo}\r\n")
 	require.NoError(t, err)
 	l.expect("*3\r\n$9\r\nsubscribe\r\n$28\r\nredisson_lock__channel:{foo}\r\n:1\r\n")
-	mustUnlock(t, mustLock(t, rlock.New(newClient(t, s), "foo")))
+	locktest.MustUnlock(t, locktest.MustLock(t, rlock.New(newClient(t, s), "foo")))
 	l.expect("*3\r\n$7\r\nmessage\r\n$28\r\nredisson_lock__channel:{foo}\r\n$1\r\n0\r\n")
 }
 
@@ -181,8 +170,8 @@ func TestWireRenewal(t *testing.T) {
 		c := latchkey.New(env.Redis)
 		defer c.Close()
 		l := rlock.New(c, "foo")
-		mustUnlock(t, mustLock(t, l)) // loads the scripts
-		h := mustLock(t, l)
+		locktest.MustUnlock(t, locktest.MustLock(t, l)) // loads the scripts
+		h := locktest.MustLock(t, l)
 		other := env.Client()
 		for i := range 30 {
 			sent := env.Commands("")
@@ -197,7 +186,7 @@ func TestWireRenewal(t *testing.T) {
 			require.Equal(t, want, env.Commands("")-sent, "commands in the period of renewal %d", i+1)
 			require.Equal(t, map[string]string{h.HolderID(): "1"}, other.HGetAll(t.Context(), "foo").Val())
 		}
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 	})
 }
 
@@ -237,7 +226,7 @@ func TestWireJavaHolderBlocksUs(t *testing.T) {
 				require.NoError(t, err2)
 				took = append(took, (<-in).Sub(freed))
 				require.NoError(t, err)
-				mustUnlock(t, h)
+				locktest.MustUnlock(t, h)
 			}
 			slices.Sort(took)
 			require.Less(t, took[len(took)/2], 50*time.Millisecond, "from Java's release to our grant, the middle of %v", took)
@@ -264,7 +253,7 @@ func TestWireWeBlockJava(t *testing.T) {
 	}
 	c := newClient(t, s)
 	l := rlock.New(c, "foo")
-	h := mustLock(t, l)
+	h := locktest.MustLock(t, l)
 	left, ok := acquire().(int64)
 	require.True(t, ok, "Java's acquire, while we hold")
 	require.InDelta(t, 30000, left, 2000, "the lease that Java is told")
@@ -272,7 +261,7 @@ func TestWireWeBlockJava(t *testing.T) {
 	defer sub.Close()
 	_, err := sub.Receive(t.Context())
 	require.NoError(t, err)
-	mustUnlock(t, h)
+	locktest.MustUnlock(t, h)
 	m, err := sub.ReceiveMessage(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "0", m.Payload)
@@ -295,7 +284,7 @@ func TestWireJavaHolderDies(t *testing.T) {
 		java.HSet(t.Context(), "foo", javaOwner, 1)
 		java.PExpire(t.Context(), "foo", 30*time.Second)
 		start := time.Now()
-		mustUnlock(t, mustLock(t, rlock.New(c, "foo")))
+		locktest.MustUnlock(t, locktest.MustLock(t, rlock.New(c, "foo")))
 		require.GreaterOrEqual(t, time.Since(start), 30*time.Second, "time waited")
 		require.LessOrEqual(t, time.Since(start), 30*time.Second+2*time.Millisecond, "time waited")
 	})
@@ -323,18 +312,18 @@ func TestWireFencedTokens(t *testing.T) {
 		require.Equal(t, last, got, "Token %s", when)
 	}
 	for range 5 {
-		h := mustLock(t, l)
+		h := locktest.MustLock(t, l)
 		grows(h, "of an acquisition")
-		nested := mustLock(t, heldBy{l, h})
+		nested := locktest.MustLock(t, heldBy{l, h})
 		grows(nested, "of a re-entry")
 		_, err := other.TryLock(ctx)
 		require.ErrorIs(t, err, latchkey.ErrNotAcquired)
 		require.Equal(t, strconv.FormatInt(last, 10), rdb.Get(ctx, counter).Val(), "a refusal takes none")
-		mustUnlock(t, nested)
-		mustUnlock(t, h)
-		h = mustLock(t, other)
+		locktest.MustUnlock(t, nested)
+		locktest.MustUnlock(t, h)
+		h = locktest.MustLock(t, other)
 		grows(h, "of another client")
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 	}
 
 	// Java goes on from ours, and we go on from Java's, even from one ahead of
@@ -343,29 +332,29 @@ func TestWireFencedTokens(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, last+1, java, "Java's token")
 	last = java
-	h := mustLock(t, l)
+	h := locktest.MustLock(t, l)
 	grows(h, "after Java's")
-	mustUnlock(t, h)
+	locktest.MustUnlock(t, h)
 	ahead, err := rdb.IncrBy(ctx, counter, int64(time.Hour/time.Microsecond)).Result()
 	require.NoError(t, err)
-	h = mustLock(t, l)
+	h = locktest.MustLock(t, l)
 	require.Equal(t, ahead+1, h.Token(), "token after one ahead of the clock")
-	mustUnlock(t, h)
+	locktest.MustUnlock(t, h)
 	require.NoError(t, rdb.Set(ctx, counter, last, 0).Err())
 
 	// Over a loss of all data.
 	for range 3 {
 		s.FlushAll(t)
-		h := mustLock(t, l)
+		h := locktest.MustLock(t, l)
 		grows(h, "after FLUSHALL")
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 	}
 
 	// An unfenced lock of the same name gives none and takes none.
-	h = mustLock(t, rlock.New(newClient(t, s), "foo"))
+	h = locktest.MustLock(t, rlock.New(newClient(t, s), "foo"))
 	require.Zero(t, h.Token(), "token of an unfenced lock")
 	require.Equal(t, strconv.FormatInt(last, 10), rdb.Get(ctx, counter).Val())
-	mustUnlock(t, h)
+	locktest.MustUnlock(t, h)
 }
 
 func TestWireFencedTokenWithPrefix(t *testing.T) {
@@ -376,9 +365,9 @@ func TestWireFencedTokenWithPrefix(t *testing.T) {
 		"foo":  "redisson_lock_token:{app:foo}",
 		"a{b}": "redisson_lock_token:app:a{b}",
 	} {
-		h := mustLock(t, rlock.New(c, name, rlock.Fenced()))
+		h := locktest.MustLock(t, rlock.New(c, name, rlock.Fenced()))
 		require.Equal(t, strconv.FormatInt(h.Token(), 10), rdb.Get(t.Context(), counter).Val(), "%s", counter)
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 	}
 }
 
@@ -386,14 +375,14 @@ func TestWireLabel(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t)
 	c := newClient(t, s, latchkey.WithKeyPrefix("app:"))
-	h := mustLock(t, rlock.New(c, "foo"), latchkey.Label("host-1 worker 3"))
+	h := locktest.MustLock(t, rlock.New(c, "foo"), latchkey.Label("host-1 worker 3"))
 	key := "latchkey_label:{app:foo}:" + h.HolderID()
 	host, err := os.Hostname()
 	require.NoError(t, err)
 	require.Regexp(t, fmt.Sprintf(`^\d{13} %d %s host-1 worker 3$`, os.Getpid(), regexp.QuoteMeta(host)), rdb.Get(t.Context(), key).Val(), "since, process, host, label")
 	require.InDelta(t, 30*time.Second, rdb.PTTL(t.Context(), key).Val(), float64(2*time.Second), "it expires")
 	require.Equal(t, map[string]string{h.HolderID(): "1"}, rdb.HGetAll(t.Context(), "app:foo").Val(), "it never stands in the hash")
-	mustUnlock(t, h)
+	locktest.MustUnlock(t, h)
 	require.Empty(t, rdb.Keys(t.Context(), "*").Val(), "after Unlock")
 }
 
@@ -402,7 +391,7 @@ func TestWireSpinPublishesNothing(t *testing.T) {
 	ear := listenRaw(t, s)
 	c := newClient(t, s)
 	l := rlock.New(c, "foo", rlock.Spin(rlock.Backoff{}))
-	h := mustLock(t, l)
+	h := locktest.MustLock(t, l)
 	require.Equal(t, map[string]string{h.HolderID(): "1"}, s.Client(t).HGetAll(t.Context(), "foo").Val(), "the hash")
 	done := make(chan error, 1)
 	go func() {
@@ -414,9 +403,9 @@ func TestWireSpinPublishesNothing(t *testing.T) {
 	}()
 	redistest.Until(t, "the waiter", func() bool { return c.Stats().Waiting == 1 })
 	require.Zero(t, c.Stats().Subscriptions, "Subscriptions")
-	mustUnlock(t, h)
+	locktest.MustUnlock(t, h)
 	require.NoError(t, <-done)
-	mustLock(t, l)
+	locktest.MustLock(t, l)
 	_, err := l.ForceUnlock(t.Context())
 	require.NoError(t, err)
 	ear.silent()
@@ -429,10 +418,10 @@ func TestWireFreeLockCostsTwoCommands(t *testing.T) {
 		"plain": nil, "fenced": {rlock.Fenced()}, "spin": {rlock.Spin(rlock.Backoff{})}, "non-reentrant": {rlock.NonReentrant()},
 	} {
 		l := rlock.New(newClient(t, s), form, opts...)
-		mustUnlock(t, mustLock(t, l)) // loads the scripts
+		locktest.MustUnlock(t, locktest.MustLock(t, l)) // loads the scripts
 		m := s.Monitor(t)
 		for range 3 {
-			mustUnlock(t, mustLock(t, l))
+			locktest.MustUnlock(t, locktest.MustLock(t, l))
 		}
 		var sent []string
 		for _, line := range m.Lines() {
@@ -452,7 +441,7 @@ func TestWireWaitersCostOneSubscription(t *testing.T) {
 		const waiters = 100
 		holder := latchkey.New(env.Client())
 		defer holder.Close()
-		h := mustLock(t, rlock.New(holder, "foo"))
+		h := locktest.MustLock(t, rlock.New(holder, "foo"))
 		c := latchkey.New(env.Redis)
 		defer c.Close()
 		l := rlock.New(c, "foo")
@@ -469,7 +458,7 @@ func TestWireWaitersCostOneSubscription(t *testing.T) {
 		require.Equal(t, waiters, c.Stats().Waiting, "Waiting")
 		require.Equal(t, 2, c.Stats().Subscriptions, "wake-ups, and what the client is given")
 		require.EqualValues(t, 2, env.Link(env.Redis).Commands("evalsha")-sent, "the head asks, subscribes and asks again")
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 		for range waiters {
 			require.NoError(t, <-done)
 		}

@@ -53,29 +53,29 @@ func closeWakes(e *env) {
 	closed := time.Now()
 	require.NoError(e, c.Close())
 	out := receive(e, "the lock", got)
-	e.must(out.hold, out.err)
-	e.prompt(closed, out.at)
-	e.unlock(out.hold)
+	e.must(out.Hold, out.Err)
+	e.prompt(closed, out.At)
+	e.unlock(out.Hold)
 }
 
 func closeWaiting(e *env) {
 	c := e.client()
 	l := e.kind.new(c, e.name)
 	h := e.must(e.lock().Lock(e.ctx))
-	var got []<-chan outcome
+	var got []<-chan Outcome
 	for i := range 3 {
 		got = append(got, e.lockLater(e.ctx, l))
 		e.waiting(c, i+1)
 	}
-	got = append(got, later(func() (*latchkey.Hold, error) { return l.TryLock(e.ctx, latchkey.Wait(time.Hour)) }))
+	got = append(got, Later(func() (*latchkey.Hold, error) { return l.TryLock(e.ctx, latchkey.Wait(time.Hour)) }))
 	e.waiting(c, 4)
 	closed := time.Now()
 	require.NoError(e, c.Close())
 	for _, ch := range got {
 		out := receive(e, "the answer", ch)
-		e.refused(out.hold, out.err, latchkey.ErrClosed)
-		require.NotErrorIs(e, out.err, latchkey.ErrNotAcquired)
-		e.exactly(0, out.at.Sub(closed), "time from Close to return")
+		e.refused(out.Hold, out.Err, latchkey.ErrClosed)
+		require.NotErrorIs(e, out.Err, latchkey.ErrNotAcquired)
+		e.exactly(0, out.At.Sub(closed), "time from Close to return")
 	}
 	e.unlock(h)
 }

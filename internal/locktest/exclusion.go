@@ -125,9 +125,9 @@ func wakesOther(e *env) {
 		released := time.Now()
 		e.unlock(h)
 		out := receive(e, "the lock", got)
-		e.must(out.hold, out.err)
-		e.prompt(released, out.at)
-		e.unlock(out.hold)
+		e.must(out.Hold, out.Err)
+		e.prompt(released, out.At)
+		e.unlock(out.Hold)
 	}
 }
 
@@ -156,17 +156,17 @@ func passesHint(e *env) {
 		}
 		e.unlock(h)
 		wg.Wait()
-		if out := receive(e, "the head's answer", head); out.err == nil {
+		if out := receive(e, "the head's answer", head); out.Err == nil {
 			// It was faster; then the next one's turn comes with its Unlock.
 			released = time.Now()
-			require.NoError(e, out.hold.Unlock(e.ctx), "Unlock")
+			require.NoError(e, out.Hold.Unlock(e.ctx), "Unlock")
 		} else {
-			require.ErrorIs(e, out.err, context.Canceled)
+			require.ErrorIs(e, out.Err, context.Canceled)
 		}
 		out := receive(e, "the lock", next)
-		e.must(out.hold, out.err)
-		e.prompt(released, out.at)
-		e.unlock(out.hold)
+		e.must(out.Hold, out.Err)
+		e.prompt(released, out.At)
+		e.unlock(out.Hold)
 	}
 	e.until("a line of nobody", func() bool { return c.Stats().Waiting == 0 })
 	e.locked(a, false)

@@ -78,12 +78,12 @@ func fixedLease(e *env) {
 	require.ErrorIs(e, context.Cause(h.Context()), latchkey.ErrLeaseLost, "cause")
 	e.locked(l, true)
 	out := receive(e, "the lock", got)
-	e.must(out.hold, out.err)
-	require.GreaterOrEqual(e, out.at.Sub(start), lease, "when the other got in")
-	require.LessOrEqual(e, out.at.Sub(start), lease+2*time.Millisecond+e.sleep, "when the other got in")
+	e.must(out.Hold, out.Err)
+	require.GreaterOrEqual(e, out.At.Sub(start), lease, "when the other got in")
+	require.LessOrEqual(e, out.At.Sub(start), lease+2*time.Millisecond+e.sleep, "when the other got in")
 	e.isLost(h.Unlock(e.ctx))
 	e.locked(other, true)
-	e.unlock(out.hold)
+	e.unlock(out.Hold)
 }
 
 func afterLoss(e *env) {
@@ -143,9 +143,9 @@ func lateUnlockWakes(e *env) {
 	<-h.Lost()
 	e.isLost(h.Unlock(e.ctx))
 	out := receive(e, "the lock", got)
-	e.must(out.hold, out.err)
-	require.LessOrEqual(e, out.at.Sub(start), window(lease)+e.sleep, "when the other got in")
-	e.unlock(out.hold)
+	e.must(out.Hold, out.Err)
+	require.LessOrEqual(e, out.At.Sub(start), window(lease)+e.sleep, "when the other got in")
+	e.unlock(out.Hold)
 }
 
 func forceNoticed(e *env) {
@@ -349,10 +349,10 @@ func holdAtLeast(e *env) {
 	again, err := l.TryLock(ctx)
 	e.refused(again, err, latchkey.ErrNotAcquired)
 	out := receive(e, "the lock", got)
-	e.must(out.hold, out.err)
-	require.GreaterOrEqual(e, out.at.Sub(start), time.Minute, "when the other got in")
-	require.LessOrEqual(e, out.at.Sub(start), time.Minute+2*time.Millisecond+e.sleep, "when the other got in")
-	e.unlock(out.hold)
+	e.must(out.Hold, out.Err)
+	require.GreaterOrEqual(e, out.At.Sub(start), time.Minute, "when the other got in")
+	require.LessOrEqual(e, out.At.Sub(start), time.Minute+2*time.Millisecond+e.sleep, "when the other got in")
+	e.unlock(out.Hold)
 }
 
 func holdAtLeastOver(e *env) {
@@ -439,11 +439,11 @@ func deadHolder(e *env) {
 	lost := time.Since(start)
 	require.Less(e, lost, 30*time.Second, "when it was lost")
 	out := receive(e, "the lock", got)
-	e.must(out.hold, out.err)
-	require.Greater(e, out.at.Sub(start), lost, "when the other got in")
-	require.GreaterOrEqual(e, out.at.Sub(start), 30*time.Second, "when the other got in")
-	require.LessOrEqual(e, out.at.Sub(start), 30*time.Second+2*time.Millisecond+e.sleep, "when the other got in")
-	e.unlock(out.hold)
+	e.must(out.Hold, out.Err)
+	require.Greater(e, out.At.Sub(start), lost, "when the other got in")
+	require.GreaterOrEqual(e, out.At.Sub(start), 30*time.Second, "when the other got in")
+	require.LessOrEqual(e, out.At.Sub(start), 30*time.Second+2*time.Millisecond+e.sleep, "when the other got in")
+	e.unlock(out.Hold)
 	require.NoError(e, dead.Close(), "nothing was held any more")
 }
 
@@ -470,8 +470,8 @@ func holdAtLeastBriefly(e *env) {
 	e.sleepFor(500 * time.Millisecond)
 	e.unlock(h)
 	out := receive(e, "the lock", got)
-	e.must(out.hold, out.err)
-	require.GreaterOrEqual(e, out.at.Sub(start), 3*time.Second, "when the other got in")
-	require.LessOrEqual(e, out.at.Sub(start), 3*time.Second+2*time.Millisecond+e.sleep, "when the other got in")
-	e.unlock(out.hold)
+	e.must(out.Hold, out.Err)
+	require.GreaterOrEqual(e, out.At.Sub(start), 3*time.Second, "when the other got in")
+	require.LessOrEqual(e, out.At.Sub(start), 3*time.Second+2*time.Millisecond+e.sleep, "when the other got in")
+	e.unlock(out.Hold)
 }

@@ -255,26 +255,9 @@ func (e *env) open(lost <-chan struct{}) {
 	}
 }
 
-// An outcome is how an acquire in a goroutine of its own ended.
-type outcome struct {
-	hold *latchkey.Hold
-	err  error
-	at   time.Time
-}
-
-// later runs an acquire in a goroutine of its own.
-func later(acquire func() (*latchkey.Hold, error)) <-chan outcome {
-	ch := make(chan outcome, 1)
-	go func() {
-		h, err := acquire()
-		ch <- outcome{h, err, time.Now()}
-	}()
-	return ch
-}
-
 // lockLater waits for l in a goroutine of its own.
-func (e *env) lockLater(ctx context.Context, l Lock, opts ...latchkey.LockOption) <-chan outcome {
-	return later(func() (*latchkey.Hold, error) { return l.Lock(ctx, opts...) })
+func (e *env) lockLater(ctx context.Context, l Lock, opts ...latchkey.LockOption) <-chan Outcome {
+	return Later(func() (*latchkey.Hold, error) { return l.Lock(ctx, opts...) })
 }
 
 // receive takes what must come.

@@ -200,10 +200,10 @@ func overtakes(e *env) {
 	e.waiting(c, 1)
 	again := e.lockLater(ctx, l)
 	out := receive(e, "the re-entry", again)
-	e.unlock(e.must(out.hold, out.err))
+	e.unlock(e.must(out.Hold, out.Err))
 	e.unlock(h)
 	out = receive(e, "the lock", other)
-	e.unlock(e.must(out.hold, out.err))
+	e.unlock(e.must(out.Hold, out.Err))
 }
 
 func reentersTaken(e *env) {

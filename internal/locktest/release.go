@@ -192,10 +192,10 @@ func forceWakes(e *env) {
 	require.NoError(e, err)
 	require.True(e, freed)
 	out := receive(e, "the lock", got)
-	e.must(out.hold, out.err)
-	e.prompt(forced, out.at)
+	e.must(out.Hold, out.Err)
+	e.prompt(forced, out.At)
 	e.isLost(h.Unlock(e.ctx))
-	e.unlock(out.hold)
+	e.unlock(out.Hold)
 }
 
 func extend(e *env) {

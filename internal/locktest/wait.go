@@ -65,15 +65,15 @@ func waitGets(e *env) {
 	a, c := e.lock(), e.client()
 	b := e.kind.new(c, e.name)
 	h := e.must(a.Lock(e.ctx))
-	got := later(func() (*latchkey.Hold, error) { return b.TryLock(e.ctx, latchkey.Wait(time.Minute)) })
+	got := Later(func() (*latchkey.Hold, error) { return b.TryLock(e.ctx, latchkey.Wait(time.Minute)) })
 	e.waiting(c, 1)
 	released := time.Now()
 	e.unlock(h)
 	out := receive(e, "the lock", got)
-	e.must(out.hold, out.err)
-	e.prompt(released, out.at)
-	require.NoError(e, out.hold.Context().Err(), "Wait must not end the Hold's Context")
-	e.unlock(out.hold)
+	e.must(out.Hold, out.Err)
+	e.prompt(released, out.At)
+	require.NoError(e, out.Hold.Context().Err(), "Wait must not end the Hold's Context")
+	e.unlock(out.Hold)
 }
 
 func contextRunsOut(e *env) {
@@ -105,14 +105,14 @@ func cancelledWaiter(e *env) {
 	cancelled := time.Now()
 	cancel()
 	out := receive(e, "the answer", got)
-	e.refused(out.hold, out.err, context.Canceled)
-	require.NotErrorIs(e, out.err, latchkey.ErrNotAcquired)
+	e.refused(out.Hold, out.Err, context.Canceled)
+	require.NotErrorIs(e, out.Err, latchkey.ErrNotAcquired)
 	var wrapped *latchkey.Error
-	require.ErrorAs(e, out.err, &wrapped)
+	require.ErrorAs(e, out.Err, &wrapped)
 	if e.bubble != nil { // at rest, so nothing was under way
 		require.False(e, wrapped.MaybeApplied(), "MaybeApplied: it was refused and asked for nothing since")
 	}
-	e.exactly(0, out.at.Sub(cancelled), "time from cancel to return")
+	e.exactly(0, out.At.Sub(cancelled), "time from cancel to return")
 	require.Zero(e, c.Stats().Waiting, "Waiting")
 	e.unlock(h)
 	e.unlock(e.must(l.TryLock(e.ctx, latchkey.Wait(patience))))
@@ -132,13 +132,13 @@ func cancelledBehind(e *env) {
 	cancelled := time.Now()
 	cancel()
 	out := receive(e, "the middle's answer", middle)
-	e.refused(out.hold, out.err, context.Canceled)
-	e.exactly(0, out.at.Sub(cancelled), "time from cancel to return")
+	e.refused(out.Hold, out.Err, context.Canceled)
+	e.exactly(0, out.At.Sub(cancelled), "time from cancel to return")
 	e.unlock(h)
 	out = receive(e, "the head's answer", head)
-	e.unlock(e.must(out.hold, out.err))
+	e.unlock(e.must(out.Hold, out.Err))
 	out = receive(e, "the tail's answer", tail)
-	e.unlock(e.must(out.hold, out.err))
+	e.unlock(e.must(out.Hold, out.Err))
 }
 
 func doneContext(e *env) {

@@ -37,7 +37,7 @@ var noUser = map[string]string{
 	"label_test.go TestLabelGoesWithThePermit":             "in memory",
 	"tests/sim/world_test.go newWorld":                     "in memory",
 	"tests/topology/security_test.go TestNoSecrets":        "users of its own",
-	"rlock/watchdog_test.go keep":                          "in memory",
+	"tests/leases/watchdog_test.go keep":                   "in memory",
 	"rwlock/wait_test.go clientOn":                         "in memory",
 }
 

@@ -1,4 +1,4 @@
-package rlock_test
+package handover_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/rlock"
 )
@@ -30,7 +31,7 @@ func inCrowd(t *testing.T, f func(w *crowd), opts ...latchkey.Option) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		w := &crowd{T: t, env: env}
 		var mu sync.Mutex
-		w.c = faultClient(t, env.Redis, append(opts, latchkey.WithObserver(latchkey.Observer{
+		w.c = locktest.NewClient(t, env.Redis, append(opts, latchkey.WithObserver(latchkey.Observer{
 			WaitStarted: func(ctx context.Context, _, _ string) {
 				mu.Lock()
 				w.begun++
@@ -41,7 +42,7 @@ func inCrowd(t *testing.T, f func(w *crowd), opts ...latchkey.Option) {
 			},
 		}))...)
 		w.l = rlock.New(w.c, "a")
-		w.hold = must(t)(w.l.Lock(t.Context()))
+		w.hold = locktest.Must(t)(w.l.Lock(t.Context()))
 		f(w)
 		env.Advance(0)
 		require.Zero(t, w.c.Stats().Waiting)
@@ -50,8 +51,8 @@ func inCrowd(t *testing.T, f func(w *crowd), opts ...latchkey.Option) {
 
 type panics struct{}
 
-func (w *crowd) wait(ctx context.Context, opts ...latchkey.LockOption) <-chan faultResult {
-	ch := faultGo(func() (*latchkey.Hold, error) { return w.l.Lock(ctx, opts...) })
+func (w *crowd) wait(ctx context.Context, opts ...latchkey.LockOption) <-chan locktest.Outcome {
+	ch := locktest.Later(func() (*latchkey.Hold, error) { return w.l.Lock(ctx, opts...) })
 	synctest.Wait()
 	return ch
 }
@@ -65,7 +66,7 @@ func TestFollowersAreServedInTurn(t *testing.T) {
 				first := w.wait(w.Context())
 				w.env.Advance(time.Second)
 				before := w.env.Commands("")
-				var line []<-chan faultResult
+				var line []<-chan locktest.Outcome
 				for i := range 20 {
 					line = append(line, w.wait(w.Context(), latchkey.Label(fmt.Sprint("waiter ", i))))
 				}
@@ -78,15 +79,15 @@ func TestFollowersAreServedInTurn(t *testing.T) {
 				require.NoError(w, w.hold.Unlock(w.Context()))
 				r := <-first
 				for i, ch := range line {
-					require.NoError(w, r.err)
-					require.Equal(w, info.Waiters[i].ID, r.hold.HolderID())
+					require.NoError(w, r.Err)
+					require.Equal(w, info.Waiters[i].ID, r.Hold.HolderID())
 					require.Equal(w, fmt.Sprint("waiter ", i), info.Waiters[i+1].Label)
 					w.env.Advance(time.Duration(i%3) * 20 * time.Millisecond) // some within a slice, some behind it
-					require.NoError(w, r.hold.Unlock(w.Context()))
+					require.NoError(w, r.Hold.Unlock(w.Context()))
 					r = <-ch
 				}
-				require.NoError(w, r.err)
-				require.NoError(w, r.hold.Unlock(w.Context()))
+				require.NoError(w, r.Err)
+				require.NoError(w, r.Hold.Unlock(w.Context()))
 				require.Equal(w, 21, w.begun, "once for each")
 			}, opts...)
 		})
@@ -105,17 +106,17 @@ func TestFollowersGiveUp(t *testing.T) {
 		last := w.wait(w.Context(), latchkey.Wait(10*time.Minute))
 		time.AfterFunc(200*time.Millisecond, cancel)
 		r := <-cancelled
-		require.ErrorIs(w, r.err, context.Canceled)
-		require.Equal(w, 200*time.Millisecond, r.at.Sub(start))
+		require.ErrorIs(w, r.Err, context.Canceled)
+		require.Equal(w, 200*time.Millisecond, r.At.Sub(start))
 		r = <-bounded
-		require.ErrorIs(w, r.err, latchkey.ErrNotAcquired)
-		require.Equal(w, 300*time.Millisecond, r.at.Sub(start))
+		require.ErrorIs(w, r.Err, latchkey.ErrNotAcquired)
+		require.Equal(w, 300*time.Millisecond, r.At.Sub(start))
 		require.Equal(w, before, w.env.Commands(""), "commands sent")
 		require.Equal(w, 2, w.c.Stats().Waiting)
 		require.NoError(w, w.hold.Unlock(w.Context()))
-		must(w.T)((<-first).unpack())
+		locktest.Must(w.T)((<-first).Unpack())
 		w.env.Advance(10 * time.Minute)
-		require.ErrorIs(w, (<-last).err, latchkey.ErrNotAcquired, "it has come to the head, and waits no longer for that")
+		require.ErrorIs(w, (<-last).Err, latchkey.ErrNotAcquired, "it has come to the head, and waits no longer for that")
 	})
 }
 
@@ -128,9 +129,9 @@ func TestFollowerWhoseObserverPanics(t *testing.T) {
 		})
 		last := w.wait(w.Context())
 		require.NoError(w, w.hold.Unlock(w.Context()))
-		h := must(w.T)((<-first).unpack())
+		h := locktest.Must(w.T)((<-first).Unpack())
 		require.NoError(w, h.Unlock(w.Context()))
-		must(w.T)((<-last).unpack())
+		locktest.Must(w.T)((<-last).Unpack())
 		require.NoError(w, w.c.Close()) // waits for nobody
 	})
 }
@@ -138,7 +139,7 @@ func TestFollowerWhoseObserverPanics(t *testing.T) {
 // Close ends the wait of all at once.
 func TestCloseEndsFollowers(t *testing.T) {
 	inCrowd(t, func(w *crowd) {
-		var all []<-chan faultResult
+		var all []<-chan locktest.Outcome
 		for range 50 {
 			all = append(all, w.wait(w.Context()))
 		}
@@ -146,8 +147,8 @@ func TestCloseEndsFollowers(t *testing.T) {
 		require.NoError(w, w.c.Close())
 		for _, ch := range all {
 			r := <-ch
-			require.ErrorIs(w, r.err, latchkey.ErrClosed)
-			require.Zero(w, r.at.Sub(start))
+			require.ErrorIs(w, r.Err, latchkey.ErrClosed)
+			require.Zero(w, r.At.Sub(start))
 		}
 	})
 }
@@ -158,15 +159,13 @@ func TestWhoNeedNotFollow(t *testing.T) {
 	inCrowd(t, func(w *crowd) {
 		first := w.wait(w.Context())
 		second := w.wait(w.Context())
-		must(w.T)(rlock.New(w.c, "b").Lock(w.Context()))
-		again := must(w.T)(w.l.Lock(w.hold.Context()))
+		locktest.Must(w.T)(rlock.New(w.c, "b").Lock(w.Context()))
+		again := locktest.Must(w.T)(w.l.Lock(w.hold.Context()))
 		_, err := w.l.TryLock(w.Context())
 		require.ErrorIs(w, err, latchkey.ErrNotAcquired)
 		require.NoError(w, again.Unlock(w.Context()))
 		require.NoError(w, w.hold.Unlock(w.Context()))
-		require.NoError(w, must(w.T)((<-first).unpack()).Unlock(w.Context()))
-		must(w.T)((<-second).unpack())
+		require.NoError(w, locktest.Must(w.T)((<-first).Unpack()).Unlock(w.Context()))
+		locktest.Must(w.T)((<-second).Unpack())
 	})
 }
-
-func (r faultResult) unpack() (*latchkey.Hold, error) { return r.hold, r.err }

@@ -1,4 +1,4 @@
-package rlock_test
+package faults_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/lua"
 	"github.com/latchkey-go/latchkey/rlock"
@@ -129,18 +130,18 @@ func TestFaultContextEndsAtEachStage(t *testing.T) {
 					ctx, cancel = context.WithDeadline(t.Context(), ended)
 				}
 				defer cancel()
-				res := faultGo(func() (*latchkey.Hold, error) { return rlock.New(c, "a").Lock(ctx) })
+				res := locktest.Later(func() (*latchkey.Hold, error) { return rlock.New(c, "a").Lock(ctx) })
 				redistest.Until(t, "the stage", there)
 				require.Empty(t, res)
 				if end == context.Canceled {
 					ended = time.Now()
 					cancel()
 				}
-				got := await(t, res, 4*time.Second)
-				require.Less(t, got.at.Sub(ended), prompt)
-				require.ErrorIs(t, got.err, end)
-				require.NotErrorIs(t, got.err, latchkey.ErrNotAcquired)
-				require.Nil(t, got.hold)
+				got := locktest.Within(t, res, 4*time.Second)
+				require.Less(t, got.At.Sub(ended), prompt)
+				require.ErrorIs(t, got.Err, end)
+				require.NotErrorIs(t, got.Err, latchkey.ErrNotAcquired)
+				require.Nil(t, got.Hold)
 
 				leave()
 				r.gone(t, 2500*time.Millisecond)
@@ -292,7 +293,7 @@ func TestFaultCloseAtSilentServer(t *testing.T) {
 	r := newFaultRig(t)
 	other := r.holder(t, "busy")
 	rdb := r.dial(t, redis.UniversalOptions{}).(*redis.Client)
-	c := faultClient(t, rdb, latchkey.WithUnlockTimeout(timeout))
+	c := locktest.NewClient(t, rdb, latchkey.WithUnlockTimeout(timeout))
 	var held []*latchkey.Hold
 	for i := range 50 {
 		h, err := rlock.New(c, fmt.Sprint("held", i)).Lock(t.Context())
@@ -300,10 +301,10 @@ func TestFaultCloseAtSilentServer(t *testing.T) {
 		held = append(held, h)
 	}
 	hold := held[0].Context()
-	var calls []<-chan faultResult
+	var calls []<-chan locktest.Outcome
 	ran := r.ran(t)
 	for i, ctx := range []context.Context{context.Background(), t.Context()} {
-		calls = append(calls, faultGo(func() (*latchkey.Hold, error) { return rlock.New(c, "busy").Lock(ctx) }))
+		calls = append(calls, locktest.Later(func() (*latchkey.Hold, error) { return rlock.New(c, "busy").Lock(ctx) }))
 		// The first one asks, listens and asks again; who comes behind it does not ask.
 		redistest.Until(t, "the waiter to sleep", func() bool {
 			return c.Stats().Waiting == i+1 && r.commands("subscribe") == 1 && r.ran(t) >= ran+2
@@ -311,15 +312,15 @@ func TestFaultCloseAtSilentServer(t *testing.T) {
 	}
 	r.servers[0].Freeze()
 	sent := r.commands("evalsha")
-	inFlight := faultGo(func() (*latchkey.Hold, error) { return rlock.New(c, "new").Lock(t.Context()) })
+	inFlight := locktest.Later(func() (*latchkey.Hold, error) { return rlock.New(c, "new").Lock(t.Context()) })
 	redistest.Until(t, "the request to be under way", func() bool { return r.commands("evalsha") > sent })
 	start := time.Now()
 	err := c.Close()
 	took := time.Since(start)
 	for _, call := range append(calls, inFlight) {
-		got := await(t, call, 4*time.Second)
-		require.ErrorIs(t, got.err, latchkey.ErrClosed)
-		require.Less(t, got.at.Sub(start), prompt)
+		got := locktest.Within(t, call, 4*time.Second)
+		require.ErrorIs(t, got.Err, latchkey.ErrClosed)
+		require.Less(t, got.At.Sub(start), prompt)
 	}
 	r.servers[0].Thaw()
 	require.Error(t, err, "it could not give back")
@@ -346,11 +347,11 @@ func TestFaultCloseEndsWaiters(t *testing.T) {
 	require.NoError(t, err)
 	const n = 100
 	var wg sync.WaitGroup
-	results := make(chan faultResult, n)
+	results := make(chan locktest.Outcome, n)
 	for range n {
 		wg.Go(func() {
 			h, err := rlock.New(c, "a").Lock(context.Background())
-			results <- faultResult{h, err, time.Now()}
+			results <- locktest.Outcome{Hold: h, Err: err, At: time.Now()}
 		})
 	}
 	redistest.Until(t, "the waiters", func() bool { return c.Stats().Waiting == n })
@@ -358,9 +359,9 @@ func TestFaultCloseEndsWaiters(t *testing.T) {
 	require.NoError(t, c.Close())
 	require.Less(t, time.Since(start), time.Second)
 	for range n {
-		got := await(t, results, 4*time.Second)
-		require.ErrorIs(t, got.err, latchkey.ErrClosed)
-		require.Less(t, got.at.Sub(start), prompt)
+		got := locktest.Within(t, results, 4*time.Second)
+		require.ErrorIs(t, got.Err, latchkey.ErrClosed)
+		require.Less(t, got.At.Sub(start), prompt)
 	}
 	wg.Wait()
 	require.Empty(t, r.fields(t, "mine"))
@@ -391,7 +392,7 @@ func TestFaultUnlockBehindReentry(t *testing.T) {
 			r.on(1, lua.RLockAcquire, redistest.Drop)
 			waiting, cancel := context.WithCancel(ctx)
 			defer cancel()
-			reentry := faultGo(func() (*latchkey.Hold, error) { return l.Lock(waiting) })
+			reentry := locktest.Later(func() (*latchkey.Hold, error) { return l.Lock(waiting) })
 			redistest.Until(t, "the re-entry to ask", func() bool { return r.count(redistest.Drop) == 1 })
 
 			err = h.Unlock(ctx)
@@ -399,7 +400,7 @@ func TestFaultUnlockBehindReentry(t *testing.T) {
 			require.True(t, maybeApplied(t, err))
 			require.ErrorIs(t, h.Context().Err(), context.Canceled)
 			cancel()
-			require.ErrorIs(t, await(t, reentry, 4*time.Second).err, context.Canceled)
+			require.ErrorIs(t, locktest.Within(t, reentry, 4*time.Second).Err, context.Canceled)
 			if again {
 				require.NoError(t, h.Unlock(ctx))
 			} else {
@@ -423,7 +424,7 @@ func TestFaultNoReadTimeout(t *testing.T) {
 	t.Parallel()
 	r := newFaultRig(t)
 	rdb := r.dial(t, redis.UniversalOptions{ReadTimeout: -1, PoolSize: 2, ContextTimeoutEnabled: true}).(*redis.Client)
-	c := faultClient(t, rdb)
+	c := locktest.NewClient(t, rdb)
 	l := rlock.New(c, "a")
 	h, err := l.Lock(t.Context())
 	require.NoError(t, err)

@@ -1,4 +1,4 @@
-package rlock_test
+package faults_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/lua"
 	"github.com/latchkey-go/latchkey/rlock"
@@ -33,7 +34,7 @@ func TestFaultPass(t *testing.T) {
 			l := rlock.New(c, "a", rlock.Fenced())
 			var n atomic.Int64
 			r.proxies[0].OnCommand(func(args []string) redistest.Act {
-				if runs(args, lua.RLockPass) && n.Add(1)%10 == 5 {
+				if locktest.Runs(args, lua.RLockPass) && n.Add(1)%10 == 5 {
 					return act
 				}
 				return redistest.Pass

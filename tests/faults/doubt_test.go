@@ -1,4 +1,4 @@
-package rlock_test
+package faults_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/lua"
 	"github.com/latchkey-go/latchkey/rlock"
@@ -30,8 +31,8 @@ func TestFaultRepeatedReleaseSparesNextHoldOfItsHolder(t *testing.T) {
 	require.EqualValues(t, 1, r.count(redistest.Late))
 	r.free(t, "a")
 
-	begun := faultGo(func() (*latchkey.Hold, error) { return l.Lock(ctx) })
-	next := await(t, begun, 5*time.Second).hold
+	begun := locktest.Later(func() (*latchkey.Hold, error) { return l.Lock(ctx) })
+	next := locktest.Within(t, begun, 5*time.Second).Hold
 	require.NotNil(t, next)
 	passed := r.count(redistest.Pass)
 	r.heal() // now the late one arrives
@@ -48,7 +49,7 @@ func twice(t *testing.T, env *redistest.Env, rdb *redis.Client, script *lua.Scri
 	link.HoldFor(held)
 	first := true
 	link.OnCommand(func(args []string) redistest.Act {
-		if !first || !runs(args, script) {
+		if !first || !locktest.Runs(args, script) {
 			return redistest.Pass
 		}
 		first = false
@@ -68,9 +69,9 @@ func twice(t *testing.T, env *redistest.Env, rdb *redis.Client, script *lua.Scri
 func TestFaultTooLateTheSecondTime(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		rdb := env.Client(func(o *redis.Options) { o.ReadTimeout = time.Minute })
-		c := faultClient(t, rdb, latchkey.WithAnswerTimeout(30*time.Second))
-		mustUnlock(t, mustLock(t, rlock.New(c, "b"))) // the scripts are known from now on
-		const held = 7 * time.Second                  // longer than a request may take
+		c := locktest.NewClient(t, rdb, latchkey.WithAnswerTimeout(30*time.Second))
+		locktest.MustUnlock(t, locktest.MustLock(t, rlock.New(c, "b"))) // the scripts are known from now on
+		const held = 7 * time.Second                                    // longer than a request may take
 		link := twice(t, env, rdb, lua.RLockAcquire, held, func() {
 			assert.True(t, env.Mini.Exists("a"), "it was granted")
 		})
@@ -89,9 +90,9 @@ func TestFaultTooLateTheSecondTime(t *testing.T) {
 func TestFaultClockAheadIsNoDoubt(t *testing.T) {
 	for _, off := range []time.Duration{-1500 * time.Millisecond, -time.Hour, 8 * time.Second} {
 		redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
-			h := mustLock(t, rlock.New(faultClient(t, env.Client()), "a"))
+			h := locktest.MustLock(t, rlock.New(locktest.NewClient(t, env.Client()), "a"))
 			env.Mini.SetTime(time.Now().Add(off))
-			c := faultClient(t, env.Client())
+			c := locktest.NewClient(t, env.Client())
 			_, err := rlock.New(c, "a").TryLock(t.Context())
 			require.ErrorIs(t, err, latchkey.ErrNotAcquired)
 			var e *latchkey.Error
@@ -100,7 +101,7 @@ func TestFaultClockAheadIsNoDoubt(t *testing.T) {
 			begun := time.Now()
 			require.NoError(t, c.Close())
 			require.Zero(t, time.Since(begun), "%v", off)
-			mustUnlock(t, h)
+			locktest.MustUnlock(t, h)
 		})
 	}
 }
@@ -119,18 +120,18 @@ func TestFaultClockLeapIsNoDoubt(t *testing.T) {
 		{"fenced, in a slice", time.Minute, []rlock.Option{rlock.Fenced()}},
 	} {
 		redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
-			c := faultClient(t, env.Client(), latchkey.WithHandOver(tt.slice))
+			c := locktest.NewClient(t, env.Client(), latchkey.WithHandOver(tt.slice))
 			l := rlock.New(c, "a", tt.opts...)
-			h := mustLock(t, l)
-			waiting := faultGo(func() (*latchkey.Hold, error) { return l.Lock(t.Context()) })
+			h := locktest.MustLock(t, l)
+			waiting := locktest.Later(func() (*latchkey.Hold, error) { return l.Lock(t.Context()) })
 			env.Advance(time.Second)
 			require.Equal(t, 1, c.Stats().Waiting)
 			env.Mini.SetTime(time.Now().Add(time.Hour))
 			env.Mini.Del("a")
 			require.ErrorIs(t, h.Unlock(t.Context()), latchkey.ErrLeaseLost, tt.name)
-			next := await(t, waiting, 100*time.Millisecond)
-			require.NoError(t, next.err)
-			mustUnlock(t, next.hold)
+			next := locktest.Within(t, waiting, 100*time.Millisecond)
+			require.NoError(t, next.Err)
+			locktest.MustUnlock(t, next.Hold)
 		})
 	}
 }
@@ -141,11 +142,11 @@ func TestFaultReleaseTooLateTheSecondTime(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		const held = 800 * time.Millisecond // less than a request may take, but for the clock
 		rdb := env.Client(func(o *redis.Options) { o.ReadTimeout = -1 })
-		c := faultClient(t, rdb, latchkey.WithHandOver(0))
-		mustUnlock(t, mustLock(t, rlock.New(c, "b"))) // the scripts are known from now on
+		c := locktest.NewClient(t, rdb, latchkey.WithHandOver(0))
+		locktest.MustUnlock(t, locktest.MustLock(t, rlock.New(c, "b"))) // the scripts are known from now on
 		l := rlock.New(c, "a")
-		h := mustLock(t, l)
-		waiting := faultGo(func() (*latchkey.Hold, error) { return l.Lock(t.Context()) })
+		h := locktest.MustLock(t, l)
+		waiting := locktest.Later(func() (*latchkey.Hold, error) { return l.Lock(t.Context()) })
 		env.Advance(time.Second)
 		require.Equal(t, 1, c.Stats().Waiting)
 		env.Mini.SetTime(time.Now().Add(300 * time.Millisecond))
@@ -154,9 +155,9 @@ func TestFaultReleaseTooLateTheSecondTime(t *testing.T) {
 		})
 		require.NoError(t, h.Unlock(t.Context()))
 		require.EqualValues(t, 1, link.Count(redistest.Late))
-		next := await(t, waiting, 4*time.Second)
-		require.NoError(t, next.err)
-		mustUnlock(t, next.hold)
+		next := locktest.Within(t, waiting, 4*time.Second)
+		require.NoError(t, next.Err)
+		locktest.MustUnlock(t, next.Hold)
 	})
 }
 
@@ -170,7 +171,7 @@ func TestFaultLookedAtAfterReconnect(t *testing.T) {
 	require.NoError(t, err)
 	busy, err := rlock.New(r.client(t, 0), "busy").Lock(t.Context())
 	require.NoError(t, err)
-	waiting := faultGo(func() (*latchkey.Hold, error) { return rlock.New(c, "busy").Lock(t.Context()) })
+	waiting := locktest.Later(func() (*latchkey.Hold, error) { return rlock.New(c, "busy").Lock(t.Context()) })
 	redistest.Until(t, "the subscription", func() bool {
 		return r.servers[0].Do(t, "PUBSUB", "NUMSUB", "redisson_lock__channel:{busy}")[1] == "1" && c.Stats().Waiting > 0
 	})
@@ -183,14 +184,14 @@ func TestFaultLookedAtAfterReconnect(t *testing.T) {
 		require.FailNow(t, "not looked at")
 	}
 	require.NoError(t, busy.Unlock(t.Context()))
-	require.NoError(t, await(t, waiting, 5*time.Second).hold.Unlock(t.Context()))
+	require.NoError(t, locktest.Within(t, waiting, 5*time.Second).Hold.Unlock(t.Context()))
 }
 
 // An extension that was sent and not answered says so.
 func TestFaultExtendWithoutAnswer(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
-		c := faultClient(t, env.Redis)
-		h := mustLock(t, rlock.New(c, "a"))
+		c := locktest.NewClient(t, env.Redis)
+		h := locktest.MustLock(t, rlock.New(c, "a"))
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		err := h.Extend(ended, time.Hour)
@@ -198,7 +199,7 @@ func TestFaultExtendWithoutAnswer(t *testing.T) {
 		require.False(t, maybeApplied(t, err), "nothing was sent")
 
 		env.Link(env.Redis).OnCommand(func(args []string) redistest.Act {
-			if runs(args, lua.RLockRenew) {
+			if locktest.Runs(args, lua.RLockRenew) {
 				return redistest.Swallow
 			}
 			return redistest.Pass

@@ -1,4 +1,4 @@
-package rlock_test
+package handover_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/lua"
 	"github.com/latchkey-go/latchkey/rlock"
@@ -28,7 +29,7 @@ const (
 type waiting struct {
 	rdb *redis.Client
 	c   *latchkey.Client
-	got chan faultResult
+	got chan locktest.Outcome
 }
 
 // waits lets a client of its own wait for the lock l.
@@ -48,11 +49,11 @@ func waits(t *testing.T, env *redistest.Env, ctx context.Context, opts ...any) *
 		}
 	}
 	rdb := env.Client()
-	w := &waiting{rdb, latchkey.New(rdb, copts...), make(chan faultResult, 1)}
+	w := &waiting{rdb, latchkey.New(rdb, copts...), make(chan locktest.Outcome, 1)}
 	t.Cleanup(func() { _ = w.c.Close() })
 	go func() {
 		h, err := rlock.New(w.c, "l", ropts...).Lock(ctx, lopts...)
-		w.got <- faultResult{hold: h, err: err}
+		w.got <- locktest.Outcome{Hold: h, Err: err}
 	}()
 	env.Advance(10 * time.Millisecond)
 	return w
@@ -65,8 +66,8 @@ func given(t *testing.T, opts []rlock.Option, f func(t *testing.T, env *redistes
 		c := latchkey.New(env.Client())
 		defer c.Close()
 		l := rlock.New(c, "l", opts...)
-		mustUnlock(t, mustLock(t, l)) // loads the scripts
-		f(t, env, mustLock(t, l))
+		locktest.MustUnlock(t, locktest.MustLock(t, l)) // loads the scripts
+		f(t, env, locktest.MustLock(t, l))
 	})
 }
 
@@ -79,18 +80,18 @@ func TestGivenToAnotherClient(t *testing.T) {
 				w := waits(t, env, t.Context())
 				env.Advance(held)
 				sent, start := env.Commands("evalsha"), time.Now()
-				mustUnlock(t, h)
+				locktest.MustUnlock(t, h)
 				r := <-w.got
-				require.NoError(t, r.err)
+				require.NoError(t, r.Err)
 				require.Zero(t, time.Since(start))
 				require.Equal(t, sent+1, env.Commands("evalsha"), "the unlock, and nothing else")
-				require.Equal(t, map[string]string{r.hold.HolderID(): "1"}, env.Redis.HGetAll(t.Context(), "l").Val())
+				require.Equal(t, map[string]string{r.Hold.HolderID(): "1"}, env.Redis.HGetAll(t.Context(), "l").Val())
 				require.Zero(t, env.Redis.Exists(t.Context(), listOfL).Val())
-				require.LessOrEqual(t, r.hold.Remaining(), env.Redis.PTTL(t.Context(), "l").Val(), "believed in for longer than Redis keeps it")
-				require.Greater(t, r.hold.Remaining(), 15*time.Second)
+				require.LessOrEqual(t, r.Hold.Remaining(), env.Redis.PTTL(t.Context(), "l").Val(), "believed in for longer than Redis keeps it")
+				require.Greater(t, r.Hold.Remaining(), 15*time.Second)
 				env.Advance(time.Duration(redistest.Many(60, 6)) * time.Minute)
-				require.NoError(t, r.hold.Context().Err())
-				mustUnlock(t, r.hold)
+				require.NoError(t, r.Hold.Context().Err())
+				locktest.MustUnlock(t, r.Hold)
 				require.Empty(t, env.Redis.Keys(t.Context(), "*").Val())
 			})
 		})
@@ -106,14 +107,14 @@ func TestGivenInTurn(t *testing.T) {
 		}
 		for i, w := range ws {
 			env.Advance(200 * time.Millisecond) // the subscription of the one before is gone
-			mustUnlock(t, h)
+			locktest.MustUnlock(t, h)
 			synctest.Wait()
 			for j, other := range ws[i:] {
 				require.Len(t, other.got, max(1-j, 0), "after %d", i)
 			}
-			h = (<-w.got).hold
+			h = (<-w.got).Hold
 		}
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 	})
 }
 
@@ -147,7 +148,7 @@ func TestNotGivenWhereOthersListen(t *testing.T) {
 				require.NoError(t, err)
 				messages := raw.Channel()
 				synctest.Wait()
-				mustUnlock(t, h)
+				locktest.MustUnlock(t, h)
 				m := <-messages
 				require.Equal(t, channelOfL+" 0", m.Channel+" "+m.Payload)
 				env.Advance(time.Second)
@@ -155,12 +156,12 @@ func TestNotGivenWhereOthersListen(t *testing.T) {
 					select {
 					case r := <-first.got:
 						if name != "replicas must know" { // there are none
-							require.NoError(t, r.err)
-							mustUnlock(t, r.hold)
+							require.NoError(t, r.Err)
+							locktest.MustUnlock(t, r.Hold)
 						}
 					case r := <-second.got:
-						require.NoError(t, r.err)
-						mustUnlock(t, r.hold)
+						require.NoError(t, r.Err)
+						locktest.MustUnlock(t, r.Hold)
 					}
 					env.Advance(time.Second)
 				}
@@ -175,12 +176,12 @@ func TestNotGivenToTheDead(t *testing.T) {
 		env.Redis.ZAdd(t.Context(), listOfL, redis.Z{Score: float64(time.Now().UnixMicro()), Member: "dead:7 30000 dead word"})
 		w := waits(t, env, t.Context())
 		start := time.Now()
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 		r := <-w.got
-		require.NoError(t, r.err)
+		require.NoError(t, r.Err)
 		require.Zero(t, time.Since(start))
-		require.Equal(t, map[string]string{r.hold.HolderID(): "1"}, env.Redis.HGetAll(t.Context(), "l").Val())
-		mustUnlock(t, r.hold)
+		require.Equal(t, map[string]string{r.Hold.HolderID(): "1"}, env.Redis.HGetAll(t.Context(), "l").Val())
+		locktest.MustUnlock(t, r.Hold)
 		require.Empty(t, env.Redis.Keys(t.Context(), "*").Val())
 	})
 }
@@ -195,17 +196,17 @@ func TestGivenToOneWhoGivesUp(t *testing.T) {
 				next := waits(t, env, t.Context())
 				cancel()
 				if later {
-					require.ErrorIs(t, (<-w.got).err, context.Canceled)
+					require.ErrorIs(t, (<-w.got).Err, context.Canceled)
 					synctest.Wait()
 					require.EqualValues(t, 1, env.Redis.ZCard(t.Context(), listOfL).Val())
 				}
-				mustUnlock(t, h)
+				locktest.MustUnlock(t, h)
 				r := <-next.got
-				require.NoError(t, r.err)
-				mustUnlock(t, r.hold)
+				require.NoError(t, r.Err)
+				locktest.MustUnlock(t, r.Hold)
 				if !later {
-					if r = <-w.got; r.err == nil {
-						mustUnlock(t, r.hold)
+					if r = <-w.got; r.Err == nil {
+						locktest.MustUnlock(t, r.Hold)
 					}
 				}
 				env.Advance(10 * time.Second)
@@ -225,7 +226,7 @@ func TestGivenUpWithoutRedis(t *testing.T) {
 		require.EqualValues(t, 1, listed())
 		env.Partition()
 		cancel()
-		require.ErrorIs(t, (<-w.got).err, context.Canceled)
+		require.ErrorIs(t, (<-w.got).Err, context.Canceled)
 		env.Advance(6 * time.Second)
 		env.Heal()
 		env.Advance(3 * time.Second)
@@ -240,10 +241,10 @@ func TestGivenUpBeforeAnother(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		first := waits(t, env, ctx)
 		ctx, cancelSecond := context.WithCancel(t.Context())
-		second := make(chan faultResult, 1)
+		second := make(chan locktest.Outcome, 1)
 		go func() {
 			h, err := rlock.New(first.c, "l").Lock(ctx)
-			second <- faultResult{hold: h, err: err}
+			second <- locktest.Outcome{Hold: h, Err: err}
 		}()
 		synctest.Wait()
 		watcher := env.Client()
@@ -252,10 +253,10 @@ func TestGivenUpBeforeAnother(t *testing.T) {
 		require.Len(t, before, 1)
 		env.Partition()
 		cancel()
-		require.ErrorIs(t, (<-first.got).err, context.Canceled)
+		require.ErrorIs(t, (<-first.got).Err, context.Canceled)
 		synctest.Wait() // the second one is the first of its client now, and asks
 		cancelSecond()
-		require.ErrorIs(t, (<-second).err, context.Canceled)
+		require.ErrorIs(t, (<-second).Err, context.Canceled)
 		env.Heal()
 		env.Advance(10 * time.Second)
 		require.Empty(t, listed(), "before: %v", before)
@@ -273,10 +274,10 @@ func TestGivenWhileItAsksAndGivesUp(t *testing.T) {
 		env.Redis.Publish(t.Context(), channelOfL, "0")
 		synctest.Wait()
 		require.EqualValues(t, 1, link.Count(redistest.Late), "it asks")
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 		require.EqualValues(t, 1, env.Redis.Exists(t.Context(), "l").Val(), "it is given the lock")
 		cancel()
-		require.ErrorIs(t, (<-w.got).err, context.Canceled)
+		require.ErrorIs(t, (<-w.got).Err, context.Canceled)
 		synctest.Wait()
 		require.Zero(t, env.Redis.Exists(t.Context(), "l").Val(), "and gives it back")
 		link.Release()
@@ -333,10 +334,10 @@ func TestOldGift(t *testing.T) {
 		}
 		env.Advance(time.Second)
 		require.Empty(t, w.got, "it believed what was not for it")
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 		r := <-w.got
-		require.NoError(t, r.err)
-		mustUnlock(t, r.hold)
+		require.NoError(t, r.Err)
+		locktest.MustUnlock(t, r.Hold)
 	})
 }
 
@@ -366,10 +367,10 @@ func TestWordIsGoodOnce(t *testing.T) {
 				env.Redis.Publish(t.Context(), channelOfL+":"+first.inbox, first.gives(time.Now().UnixMilli()+1000))
 				env.Advance(time.Second)
 				require.Empty(t, w.got, "it believed a word that was said before")
-				mustUnlock(t, h)
+				locktest.MustUnlock(t, h)
 				r := <-w.got
-				require.NoError(t, r.err)
-				mustUnlock(t, r.hold)
+				require.NoError(t, r.Err)
+				locktest.MustUnlock(t, r.Hold)
 				env.Advance(20 * time.Second) // an entry stays that was replaced while Redis was away
 				require.Empty(t, env.Redis.Keys(t.Context(), "*").Val())
 			})
@@ -384,24 +385,24 @@ func TestNamesThatShareAChannel(t *testing.T) {
 		for _, names := range [][2]string{{"l", "{l}"}, {"{l}", "l"}} {
 			t.Run(name+" "+names[0], func(t *testing.T) {
 				redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
-					a := faultClient(t, env.Client())
+					a := locktest.NewClient(t, env.Client())
 					b := a
 					if !one {
-						b = faultClient(t, env.Client())
+						b = locktest.NewClient(t, env.Client())
 					}
-					other := mustLock(t, rlock.New(a, names[0]))
-					held := mustLock(t, rlock.New(a, names[1]))
-					got := faultGo(func() (*latchkey.Hold, error) { return rlock.New(b, names[1]).Lock(t.Context()) })
+					other := locktest.MustLock(t, rlock.New(a, names[0]))
+					held := locktest.MustLock(t, rlock.New(a, names[1]))
+					got := locktest.Later(func() (*latchkey.Hold, error) { return rlock.New(b, names[1]).Lock(t.Context()) })
 					env.Advance(50 * time.Millisecond)
-					mustUnlock(t, other)
+					locktest.MustUnlock(t, other)
 					env.Advance(5 * time.Second)
 					require.Empty(t, got, "both have it")
 					require.Equal(t, map[string]string{held.HolderID(): "1"}, env.Redis.HGetAll(t.Context(), names[1]).Val())
 					require.Zero(t, env.Redis.Exists(t.Context(), names[0]).Val())
-					mustUnlock(t, held)
+					locktest.MustUnlock(t, held)
 					r := <-got
-					require.NoError(t, r.err)
-					mustUnlock(t, r.hold)
+					require.NoError(t, r.Err)
+					locktest.MustUnlock(t, r.Hold)
 				})
 			})
 		}
@@ -416,10 +417,10 @@ func TestGivenToNobody(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w := waits(t, env, ctx)
 		e := enlisted(t, env)
-		next := faultGo(func() (*latchkey.Hold, error) { return rlock.New(w.c, "l").Lock(t.Context()) })
+		next := locktest.Later(func() (*latchkey.Hold, error) { return rlock.New(w.c, "l").Lock(t.Context()) })
 		synctest.Wait()
 		cancel()
-		require.ErrorIs(t, (<-w.got).err, context.Canceled)
+		require.ErrorIs(t, (<-w.got).Err, context.Canceled)
 		env.Advance(10 * time.Second) // what undoes its place is through
 		nobody := e.id + ":" + e.number
 		env.Redis.Del(t.Context(), "l")
@@ -433,9 +434,9 @@ func TestGivenToNobody(t *testing.T) {
 		start := time.Now()
 		env.Redis.Publish(t.Context(), channelOfL+":"+e.inbox, e.gives(time.Now().UnixMilli()))
 		r := <-next
-		require.NoError(t, r.err)
+		require.NoError(t, r.Err)
 		require.Less(t, time.Since(start), 50*time.Millisecond)
-		mustUnlock(t, r.hold)
+		locktest.MustUnlock(t, r.Hold)
 	})
 }
 
@@ -445,21 +446,21 @@ func TestGiftThatComesBehindTheHandOver(t *testing.T) {
 	given(t, nil, func(t *testing.T, env *redistest.Env, h *latchkey.Hold) {
 		w := waits(t, env, t.Context())
 		l := rlock.New(w.c, "l")
-		next := faultGo(func() (*latchkey.Hold, error) { return l.Lock(t.Context()) })
+		next := locktest.Later(func() (*latchkey.Hold, error) { return l.Lock(t.Context()) })
 		e := enlisted(t, env)
 		synctest.Wait()
-		mustUnlock(t, h)
-		first := (<-w.got).hold
+		locktest.MustUnlock(t, h)
+		first := (<-w.got).Hold
 		stand := first.HolderID()
-		mustUnlock(t, first)
-		second := (<-next).hold
+		locktest.MustUnlock(t, first)
+		second := (<-next).Hold
 		require.Equal(t, map[string]string{stand: "1"}, env.Redis.HGetAll(t.Context(), "l").Val())
 		env.Redis.Publish(t.Context(), channelOfL+":"+e.inbox, e.gives(time.Now().UnixMilli()))
 		synctest.Wait()
 		require.Equal(t, map[string]string{stand: "1"}, env.Redis.HGetAll(t.Context(), "l").Val(), "the lock was taken from its holder")
 		env.Advance(time.Minute)
 		require.NoError(t, second.Context().Err())
-		mustUnlock(t, second)
+		locktest.MustUnlock(t, second)
 		require.Empty(t, env.Redis.Keys(t.Context(), "*").Val())
 	})
 }
@@ -471,153 +472,36 @@ func TestGivenWithAToken(t *testing.T) {
 			given(t, releaser, func(t *testing.T, env *redistest.Env, h *latchkey.Hold) {
 				w := waits(t, env, t.Context(), rlock.Fenced())
 				sent := env.Commands("evalsha")
-				mustUnlock(t, h)
+				locktest.MustUnlock(t, h)
 				r := <-w.got
-				require.NoError(t, r.err)
-				require.Greater(t, r.hold.Token(), h.Token())
+				require.NoError(t, r.Err)
+				require.Greater(t, r.Hold.Token(), h.Token())
 				if len(releaser) > 0 {
 					require.Equal(t, sent+1, env.Commands("evalsha"))
 				}
 				w = waits(t, env, t.Context(), rlock.Fenced())
-				mustUnlock(t, r.hold)
+				locktest.MustUnlock(t, r.Hold)
 				r2 := <-w.got
-				require.NoError(t, r2.err)
-				require.Greater(t, r2.hold.Token(), r.hold.Token())
-				mustUnlock(t, r2.hold)
+				require.NoError(t, r2.Err)
+				require.Greater(t, r2.Hold.Token(), r.Hold.Token())
+				locktest.MustUnlock(t, r2.Hold)
 			})
 		})
 	}
-}
-
-// The list of rlock/release, answer by answer.
-func TestReleaseScriptGives(t *testing.T) {
-	onBoth(t, func(s *scripted) {
-		const lease = 30000
-		release := func(want int64, entry, gone string, listens int) {
-			s.Helper()
-			for range 20 { // now and then it is open to all
-				s.do("DEL", "lock")
-				s.acquire([]string{"lock"}, "me:1", 1, lease)
-				got := freed(s.reply(2, lua.RLockRelease, []string{"lock", "list"},
-					"me:1", 0, s.now()+within, ahead, "ch", "PUBLISH", 0, entry, 0, 0, listens, 15000, gone))
-				if got[0] == want {
-					return
-				}
-				require.Contains(s, []int64{1, 5}, got[0])
-				if entry != "" {
-					s.do("ZREM", "list", entry)
-				}
-			}
-			require.FailNow(s, "never", "%d", want)
-		}
-		since := func(ago time.Duration) int64 { return (s.now() - ago.Milliseconds()) * 1000 }
-		own, ch := s.listen("ch:you"), s.listen("ch")
-
-		// Our own is the only one.
-		release(3, "me:2 20000 me p", "", 1)
-		require.Equal(s, "lock=map[me:2:1] leased", s.state())
-		s.lease("lock", 20000)
-
-		// Another client listens, and is told; ours waits behind it.
-		s.flush()
-		s.do("ZADD", "list", since(time.Second), "you:5 10000 you p", since(2*time.Second), "gone:1 10000 gone p")
-		release(4, "me:2 20000 me p", "", 1)
-		require.Regexp(s, `^\+5 10000 \d{13} p$`, own())
-		require.Equal(s, map[string]string{"you:5": "1"}, s.rdb.HGetAll(s.Context(), "lock").Val())
-		s.lease("lock", 10000)
-		require.Equal(s, []string{"me:2 20000 me p"}, s.rdb.ZRange(s.Context(), "list", 0, -1).Val())
-
-		// An entry of ours that is taken out is not given the lock, nor is an old one.
-		s.flush()
-		ch()
-		s.do("ZADD", "list", since(time.Second), "you:6 10000 you p", since(16*time.Second), "you:7 10000 you p")
-		redistest.Until(s, "it to be tried", func() bool { // when it is not the turn of all
-			release(1, "", "you:6 10000 you p", 1)
-			return s.rdb.Exists(s.Context(), "list").Val() == 0
-		})
-		require.Empty(s, own())
-		require.Zero(s, s.rdb.Exists(s.Context(), "list", "lock").Val())
-		require.NotEmpty(s, ch(), "it is open to all")
-
-		// A server that does not hear us: open to all, and the list stays.
-		s.do("ZADD", "list", since(time.Second), "you:6 10000 you p")
-		release(5, "me:2 20000 me p", "", 9)
-		require.NotEmpty(s, ch())
-		require.Empty(s, own())
-		require.EqualValues(s, 2, s.rdb.ZCard(s.Context(), "list").Val())
-		s.flush()
-		s.do("ZADD", "list", since(time.Second), "you:6 10000 you p")
-		release(1, "", "", 9)
-		require.EqualValues(s, 1, s.rdb.ZCard(s.Context(), "list").Val())
-		s.lease("list", 15000)
-		s.flush()
-
-		// One who listens and is in no list: open to all, and the list stays.
-		s.do("ZADD", "list", since(time.Second), "you:6 10000 you p")
-		more := s.listen("ch")
-		release(5, "me:2 20000 me p", "", 0)
-		require.NotEmpty(s, more())
-		require.Empty(s, own())
-
-		// What is no list, or no entry, is nobody.
-		s.flush()
-		s.do("SET", "list", "x")
-		release(1, "", "", 1)
-		s.flush()
-		s.do("ZADD", "list", since(0), "nonsense")
-		release(1, "", "", 1)
-		require.Empty(s, own())
-	})
-}
-
-// Where entries come round quickly not every release renews the list, but some do, and
-// it has an end at any time.
-func TestReleaseScriptRenewsTheList(t *testing.T) {
-	onBoth(t, func(s *scripted) {
-		own := s.listen("ch:you")
-		for range 3 {
-			s.listen("ch")
-		}
-		given, renewed := 0, 0
-		for range 400 {
-			s.flush()
-			at, err := s.rdb.Time(s.Context()).Result()
-			require.NoError(s, err)
-			s.do("ZADD", "list", at.UnixMicro(), "you:5 10000 you p", at.UnixMicro()+1, "other:1 10000 other p")
-			s.do("PEXPIRE", "list", 5000)
-			s.do("HSET", "lock", "me:1", 1)
-			got := freed(s.reply(2, lua.RLockRelease, []string{"lock", "list"},
-				"me:1", 0, 0, 0, "ch", "PUBLISH", 0, "me:2 20000 me p", 0, 0, 1, 15000))
-			own()
-			if got[0] != 4 {
-				continue // it was open to all
-			}
-			given++
-			left := s.pttl("list")
-			require.Positive(s, left)
-			if left > 5000 {
-				renewed++
-			}
-			if renewed > 0 && given > renewed {
-				return
-			}
-		}
-		require.FailNow(s, "always or never", "renewed by %d of %d", renewed, given)
-	})
 }
 
 // What a client is given while it is being closed, it gives back.
 func TestGivenWhileClosing(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		rdb := env.Client(func(o *redis.Options) { o.MaxRetries = -1 })
-		c := faultClient(t, rdb)
-		h := mustLock(t, rlock.New(faultClient(t, env.Client()), "a"))
-		waiting := faultGo(func() (*latchkey.Hold, error) { return rlock.New(c, "a").Lock(t.Context()) })
+		c := locktest.NewClient(t, rdb)
+		h := locktest.MustLock(t, rlock.New(locktest.NewClient(t, env.Client()), "a"))
+		waiting := locktest.Later(func() (*latchkey.Hold, error) { return rlock.New(c, "a").Lock(t.Context()) })
 		env.Advance(time.Second)
 		require.True(t, env.Mini.Exists("latchkey_next:{a}"), "it is in the list")
 		var lost atomic.Bool
 		env.Link(rdb).OnCommand(func(args []string) redistest.Act {
-			if runs(args, lua.RLockRelease) && lost.CompareAndSwap(false, true) {
+			if locktest.Runs(args, lua.RLockRelease) && lost.CompareAndSwap(false, true) {
 				return redistest.Drop // so it stays in the list, and Close waits
 			}
 			if args[0] == "unsubscribe" {
@@ -627,10 +511,10 @@ func TestGivenWhileClosing(t *testing.T) {
 		})
 		closed := make(chan error, 1)
 		go func() { closed <- c.Close() }()
-		require.ErrorIs(t, (<-waiting).err, latchkey.ErrClosed)
+		require.ErrorIs(t, (<-waiting).Err, latchkey.ErrClosed)
 		env.Advance(100 * time.Millisecond)
 		require.True(t, lost.Load(), "what undoes its place has been lost")
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 		require.NoError(t, <-closed)
 		require.False(t, env.Mini.Exists("a"), "given to one who has gone")
 	})
@@ -641,21 +525,21 @@ func TestGivenWhileClosing(t *testing.T) {
 func TestCloseTriesOnceMore(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		rdb := env.Client(func(o *redis.Options) { o.MaxRetries = -1 })
-		c := faultClient(t, rdb)
-		h := mustLock(t, rlock.New(faultClient(t, env.Client()), "a"))
+		c := locktest.NewClient(t, rdb)
+		h := locktest.MustLock(t, rlock.New(locktest.NewClient(t, env.Client()), "a"))
 		ctx, cancel := context.WithCancel(t.Context())
-		waiting := faultGo(func() (*latchkey.Hold, error) { return rlock.New(c, "a").Lock(ctx) })
+		waiting := locktest.Later(func() (*latchkey.Hold, error) { return rlock.New(c, "a").Lock(ctx) })
 		env.Advance(time.Second)
 		require.True(t, env.Mini.Exists("latchkey_next:{a}"), "it is in the list")
 		link := env.Link(rdb)
 		link.OnCommand(func(args []string) redistest.Act {
-			if runs(args, lua.RLockRelease) {
+			if locktest.Runs(args, lua.RLockRelease) {
 				return redistest.RefuseRST
 			}
 			return redistest.Pass
 		})
 		cancel()
-		require.ErrorIs(t, (<-waiting).err, context.Canceled)
+		require.ErrorIs(t, (<-waiting).Err, context.Canceled)
 		env.Advance(300 * time.Millisecond)
 		require.EqualValues(t, 3, link.Count(redistest.RefuseRST), "tries; the next one comes a second after")
 		link.OnCommand(nil)
@@ -663,7 +547,7 @@ func TestCloseTriesOnceMore(t *testing.T) {
 		require.NoError(t, c.Close())
 		require.Less(t, time.Since(start), 100*time.Millisecond)
 		require.False(t, env.Mini.Exists("latchkey_next:{a}"), "its place in the list")
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 	})
 }
 
@@ -674,12 +558,12 @@ func TestEntryOfAnHeirWhoGivesUp(t *testing.T) {
 		c := latchkey.New(env.Client(), latchkey.WithHandOver(time.Second))
 		defer c.Close()
 		l := rlock.New(c, "l")
-		mustUnlock(t, mustLock(t, l)) // loads the scripts
-		h := mustLock(t, l)
-		second := make(chan faultResult, 1)
+		locktest.MustUnlock(t, locktest.MustLock(t, l)) // loads the scripts
+		h := locktest.MustLock(t, l)
+		second := make(chan locktest.Outcome, 1)
 		go func() {
 			h, err := l.Lock(t.Context())
-			second <- faultResult{hold: h, err: err}
+			second <- locktest.Outcome{Hold: h, Err: err}
 		}()
 		synctest.Wait()
 		ctx, leave := context.WithCancel(t.Context())
@@ -689,13 +573,13 @@ func TestEntryOfAnHeirWhoGivesUp(t *testing.T) {
 			heir <- err
 		}()
 		other := waits(t, env, t.Context())
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 		handed := <-second // in memory
-		require.NoError(t, handed.err)
+		require.NoError(t, handed.Err)
 		env.Advance(2 * time.Second) // the slice is over
-		mustUnlock(t, handed.hold)
+		locktest.MustUnlock(t, handed.Hold)
 		r := <-other.got
-		require.NoError(t, r.err)
+		require.NoError(t, r.Err)
 		synctest.Wait()
 		require.EqualValues(t, 1, env.Redis.ZCard(t.Context(), listOfL).Val(), "the heir")
 
@@ -703,7 +587,7 @@ func TestEntryOfAnHeirWhoGivesUp(t *testing.T) {
 		require.ErrorIs(t, <-heir, context.Canceled)
 		env.Advance(100 * time.Millisecond)
 		require.Zero(t, env.Redis.Exists(t.Context(), listOfL).Val())
-		mustUnlock(t, r.hold)
+		locktest.MustUnlock(t, r.Hold)
 		require.Empty(t, env.Redis.Keys(t.Context(), "*").Val())
 	})
 }

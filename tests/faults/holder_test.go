@@ -1,4 +1,4 @@
-package rlock_test
+package faults_test
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package rlock_test
+package handover_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/lua"
 	"github.com/latchkey-go/latchkey/rlock"
@@ -35,22 +36,22 @@ type passing struct {
 	c    *latchkey.Client
 	l    *rlock.Lock
 	hold *latchkey.Hold
-	line []<-chan faultResult
+	line []<-chan locktest.Outcome
 }
 
 // inPassing runs f with n waiters; lock options are those of the waiters.
 func inPassing(t *testing.T, n int, opts []rlock.Option, f func(p *passing), wait ...latchkey.LockOption) {
 	t.Helper()
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
-		p := &passing{T: t, env: env, c: faultClient(t, env.Redis)}
+		p := &passing{T: t, env: env, c: locktest.NewClient(t, env.Redis)}
 		p.l = rlock.New(p.c, passName, opts...)
 		require.NoError(t, env.Redis.ScriptLoad(t.Context(), lua.RLockPass.Source).Err()) // each run is one command
 		// The subscription is there before the slice begins.
-		first := must(t)(p.l.Lock(t.Context()))
+		first := locktest.Must(t)(p.l.Lock(t.Context()))
 		early := p.wait(t.Context())
 		env.Advance(time.Second)
 		require.NoError(t, first.Unlock(t.Context()))
-		p.hold = (<-early).hold
+		p.hold = (<-early).Hold
 		for range n {
 			p.line = append(p.line, p.wait(t.Context(), wait...))
 		}
@@ -60,16 +61,8 @@ func inPassing(t *testing.T, n int, opts []rlock.Option, f func(p *passing), wai
 	})
 }
 
-func must(t *testing.T) func(*latchkey.Hold, error) *latchkey.Hold {
-	return func(h *latchkey.Hold, err error) *latchkey.Hold {
-		t.Helper()
-		require.NoError(t, err)
-		return h
-	}
-}
-
-func (p *passing) wait(ctx context.Context, opts ...latchkey.LockOption) <-chan faultResult {
-	ch := faultGo(func() (*latchkey.Hold, error) { return p.l.Lock(ctx, opts...) })
+func (p *passing) wait(ctx context.Context, opts ...latchkey.LockOption) <-chan locktest.Outcome {
+	ch := locktest.Later(func() (*latchkey.Hold, error) { return p.l.Lock(ctx, opts...) })
 	synctest.Wait()
 	return ch
 }
@@ -81,10 +74,10 @@ func (p *passing) next() *latchkey.Hold {
 	start := time.Now()
 	require.NoError(p, p.hold.Unlock(p.Context()))
 	r := <-p.line[0]
-	require.NoError(p, r.err)
-	require.Zero(p, r.at.Sub(start), "time to the next one")
-	p.line, p.hold = p.line[1:], r.hold
-	return r.hold
+	require.NoError(p, r.Err)
+	require.Zero(p, r.At.Sub(start), "time to the next one")
+	p.line, p.hold = p.line[1:], r.Hold
+	return r.Hold
 }
 
 // sent returns how many commands f sends.
@@ -146,8 +139,8 @@ func TestHandOverIsShown(t *testing.T) {
 		p.showsHolder("1")
 		require.NoError(p, p.hold.Unlock(p.Context())) // the slice is over: by Redis
 		h := <-p.line[0]
-		require.NoError(p, h.err)
-		require.NoError(p, h.hold.Unlock(p.Context()))
+		require.NoError(p, h.Err)
+		require.NoError(p, h.Hold.Unlock(p.Context()))
 		p.shows(map[string]string{})
 	})
 }
@@ -213,7 +206,7 @@ func TestHandOverThenReentry(t *testing.T) {
 		first := p.hold
 		p.next()
 		start := time.Now()
-		again := must(p.T)(p.l.Lock(p.hold.Context(), latchkey.Label("who")))
+		again := locktest.Must(p.T)(p.l.Lock(p.hold.Context(), latchkey.Label("who")))
 		require.Zero(p, time.Since(start), "it waits for nothing")
 		p.showsHolder("2")
 		n, err := p.l.HoldCount(p.hold.Context())
@@ -225,7 +218,7 @@ func TestHandOverThenReentry(t *testing.T) {
 		p.env.Advance(passFuture)
 		p.showsHolder("1")
 		require.NoError(p, p.hold.Unlock(p.Context()))
-		p.hold = (<-p.line[0]).hold
+		p.hold = (<-p.line[0]).Hold
 		p.showsHolder("1")
 		require.NoError(p, p.hold.Unlock(p.Context()))
 		require.Empty(p, p.env.Mini.Keys(), "keys left, labels too")
@@ -364,7 +357,7 @@ func TestTokensDoNotOutrunTheClock(t *testing.T) {
 		}), "commands")
 		p.env.Mini.FlushAll()
 		p.env.Advance(time.Microsecond)
-		other := must(p.T)(rlock.New(faultClient(p.T, p.env.Client()), passName, rlock.Fenced()).Lock(p.Context()))
+		other := locktest.Must(p.T)(rlock.New(locktest.NewClient(p.T, p.env.Client()), passName, rlock.Fenced()).Lock(p.Context()))
 		require.Greater(p, other.Token(), p.hold.Token())
 		require.ErrorIs(p, p.hold.Unlock(p.Context()), latchkey.ErrLeaseLost)
 		require.NoError(p, other.Unlock(p.Context()))
@@ -378,9 +371,9 @@ func TestHandOverOff(t *testing.T) {
 		defer sub.Close()
 		_, err := sub.Receive(t.Context())
 		require.NoError(t, err)
-		c := faultClient(t, env.Redis, latchkey.WithHandOver(0))
+		c := locktest.NewClient(t, env.Redis, latchkey.WithHandOver(0))
 		p := &passing{T: t, env: env, c: c, l: rlock.New(c, passName)}
-		p.hold = must(t)(p.l.Lock(t.Context()))
+		p.hold = locktest.Must(t)(p.l.Lock(t.Context()))
 		for range 5 {
 			p.line = append(p.line, p.wait(t.Context()))
 		}
@@ -399,7 +392,7 @@ func TestHandOverOff(t *testing.T) {
 func TestHandOverEndsWithItsSlice(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		env.Redis.Options().PoolSize = 20
-		c := faultClient(t, env.Redis)
+		c := locktest.NewClient(t, env.Redis)
 		l := rlock.New(c, passName)
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
@@ -416,10 +409,10 @@ func TestHandOverEndsWithItsSlice(t *testing.T) {
 			})
 		}
 		env.Advance(time.Second)
-		other := rlock.New(faultClient(t, env.Client()), passName)
+		other := rlock.New(locktest.NewClient(t, env.Client()), passName)
 		start := time.Now()
 		for range 20 {
-			h := must(t)(other.Lock(t.Context()))
+			h := locktest.Must(t)(other.Lock(t.Context()))
 			require.NoError(t, h.Unlock(t.Context()))
 		}
 		// It loses about every second race for a lock that is free.
@@ -434,7 +427,7 @@ func TestHandOverEndsWithItsSlice(t *testing.T) {
 func TestHandOverThenForced(t *testing.T) {
 	for name, force := range map[string]func(p *passing){
 		"ForceUnlock": func(p *passing) {
-			ok, err := rlock.New(faultClient(p.T, p.env.Client()), passName).ForceUnlock(p.Context())
+			ok, err := rlock.New(locktest.NewClient(p.T, p.env.Client()), passName).ForceUnlock(p.Context())
 			require.NoError(p, err)
 			require.True(p, ok)
 		},
@@ -477,7 +470,7 @@ func TestHandOverThenLost(t *testing.T) {
 		p.env.Heal()
 		require.ErrorIs(p, p.hold.Unlock(p.Context()), latchkey.ErrLeaseLost)
 		p.shows(map[string]string{})
-		h := must(p.T)(p.l.TryLock(p.Context()))
+		h := locktest.Must(p.T)(p.l.TryLock(p.Context()))
 		require.NoError(p, h.Unlock(p.Context()))
 	})
 }
@@ -492,7 +485,7 @@ func TestHandOverShownUnheardThenLost(t *testing.T) {
 			switch {
 			case moved:
 				return redistest.Drop
-			case runs(args, lua.RLockPass):
+			case locktest.Runs(args, lua.RLockPass):
 				moved = true
 				return redistest.Swallow
 			}
@@ -521,8 +514,8 @@ func TestHandOverToOneWhoComesAgain(t *testing.T) {
 		p.showsHolder("1")
 		require.Empty(p, again)
 		require.NoError(p, p.hold.Unlock(p.Context()))
-		p.hold = (<-again).hold
-		nested := must(p.T)(p.l.Lock(mine))
+		p.hold = (<-again).Hold
+		nested := locktest.Must(p.T)(p.l.Lock(mine))
 		p.showsHolder("2")
 		require.NoError(p, nested.Unlock(p.Context()))
 		require.NoError(p, p.hold.Unlock(p.Context()))
@@ -535,7 +528,7 @@ func TestHandOverThenClose(t *testing.T) {
 	inPassing(t, 2, nil, func(p *passing) {
 		p.next()
 		require.NoError(p, p.c.Close())
-		require.ErrorIs(p, (<-p.line[0]).err, latchkey.ErrClosed)
+		require.ErrorIs(p, (<-p.line[0]).Err, latchkey.ErrClosed)
 		require.ErrorIs(p, context.Cause(p.hold.Context()), latchkey.ErrClosed)
 		p.env.Advance(time.Second)
 		p.shows(map[string]string{})
@@ -549,19 +542,19 @@ func TestHandOverShownInDoubt(t *testing.T) {
 		for name, then := range map[string]func(p *passing){
 			"unlock":  func(*passing) {},
 			"keep":    func(p *passing) { p.env.Advance(passFuture); p.showsHolder("1") },
-			"reenter": func(p *passing) { unlockAll(p, must(p.T)(p.l.Lock(p.hold.Context()))) },
+			"reenter": func(p *passing) { unlockAll(p, locktest.Must(p.T)(p.l.Lock(p.hold.Context()))) },
 			"extend":  func(p *passing) { require.NoError(p, p.hold.Extend(p.Context(), time.Hour)) },
 		} {
 			t.Run(fmt.Sprint(act, "/", name), func(t *testing.T) {
 				redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
-					p := &passing{T: t, env: env, c: faultClient(t, env.Redis, latchkey.WithWatchdogTimeout(3*time.Second))}
+					p := &passing{T: t, env: env, c: locktest.NewClient(t, env.Redis, latchkey.WithWatchdogTimeout(3*time.Second))}
 					p.l = rlock.New(p.c, passName)
-					p.hold = must(t)(p.l.Lock(t.Context()))
+					p.hold = locktest.Must(t)(p.l.Lock(t.Context()))
 					p.line = append(p.line, p.wait(t.Context()), p.wait(t.Context()))
 					p.next()
 					faults := 0
 					env.Link(env.Redis).OnCommand(func(args []string) redistest.Act {
-						if runs(args, lua.RLockPass) && faults < 2 {
+						if locktest.Runs(args, lua.RLockPass) && faults < 2 {
 							faults++
 							return act
 						}
@@ -571,7 +564,7 @@ func TestHandOverShownInDoubt(t *testing.T) {
 					then(p)
 					require.NoError(t, p.hold.Context().Err(), "lost")
 					require.NoError(t, p.hold.Unlock(t.Context()))
-					p.hold = (<-p.line[0]).hold
+					p.hold = (<-p.line[0]).Hold
 					require.NoError(t, p.hold.Context().Err())
 					require.NoError(t, p.hold.Unlock(t.Context()))
 					env.Advance(passFuture)
@@ -598,7 +591,7 @@ func TestHandOverWhileInDoubt(t *testing.T) {
 				require.NoError(p, err)
 				require.True(p, locked)
 				require.NoError(p, p.hold.Unlock(p.Context()))
-				p.hold = (<-p.line[0]).hold
+				p.hold = (<-p.line[0]).Hold
 				p.showsHolder("1")
 				refused, err := p.l.TryLock(mine)
 				require.ErrorIs(p, err, latchkey.ErrNotAcquired)

@@ -1,4 +1,4 @@
-package rlock_test
+package faults_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/rlock"
 )
@@ -328,7 +329,7 @@ func TestFaultReadOnly(t *testing.T) {
 	h, err := rlock.New(c, "a").Lock(t.Context())
 	require.NoError(t, err)
 	replica(true)
-	asking := faultGo(func() (*latchkey.Hold, error) { return rlock.New(c, "b").Lock(t.Context()) })
+	asking := locktest.Later(func() (*latchkey.Hold, error) { return rlock.New(c, "b").Lock(t.Context()) })
 	redistest.Until(t, "a renewal to fail", func() bool { return failed.Load() > 0 })
 	replica(false)
 	require.NoError(t, granted(t, asking, time.Second).Unlock(t.Context()))
@@ -376,14 +377,14 @@ func TestFaultLoading(t *testing.T) {
 	}()
 	redistest.Until(t, "the server to load", func() bool { return redis.IsLoadingError(r.direct.Ping(t.Context()).Err()) })
 	asked := r.commands("evalsha")
-	asking := faultGo(func() (*latchkey.Hold, error) { return rlock.New(c, "a").Lock(t.Context()) })
+	asking := locktest.Later(func() (*latchkey.Hold, error) { return rlock.New(c, "a").Lock(t.Context()) })
 	redistest.Until(t, "some asking", func() bool { return r.commands("evalsha") >= asked+2 })
 	if redistest.Since(7, 0) {
 		s.Do(t, "CONFIG", "SET", "key-load-delay", "0")
 	}
-	got := await(t, asking, 10*time.Second)
+	got := locktest.Within(t, asking, 10*time.Second)
 	<-restarted
-	h, err := got.hold, got.err
+	h, err := got.Hold, got.Err
 	if err != nil {
 		// A machine so slow that it took longer than a caller is kept.
 		require.True(t, redis.IsLoadingError(err), "%v", err)
@@ -409,7 +410,7 @@ func TestFaultBusy(t *testing.T) {
 		defer cancel()
 		return errorCode(r.direct.Ping(ctx).Err(), "BUSY")
 	})
-	asking := faultGo(func() (*latchkey.Hold, error) { return rlock.New(c, "a").Lock(t.Context()) })
+	asking := locktest.Later(func() (*latchkey.Hold, error) { return rlock.New(c, "a").Lock(t.Context()) })
 	unlocked := h.UnlockAsync(t.Context())
 	sent := r.commands("evalsha")
 	redistest.Until(t, "some asking", func() bool { return r.commands("evalsha") >= sent+4 })
@@ -462,8 +463,8 @@ func TestFaultForcedUnlock(t *testing.T) {
 	require.NoError(t, err)
 	nested, err := rlock.New(c, "a").Lock(h.Context())
 	require.NoError(t, err)
-	res := r.waiting(t, faultClient(t, r.direct, latchkey.WithRecheck(faultNever)), "a")
-	freed, err := rlock.New(faultClient(t, r.direct), "a").ForceUnlock(t.Context())
+	res := r.waiting(t, locktest.NewClient(t, r.direct, latchkey.WithRecheck(faultNever)), "a")
+	freed, err := rlock.New(locktest.NewClient(t, r.direct), "a").ForceUnlock(t.Context())
 	require.NoError(t, err)
 	require.True(t, freed)
 	forced := time.Now()
@@ -510,14 +511,14 @@ func TestFaultUnlockAfterForcedUnlock(t *testing.T) {
 func TestFaultReusedID(t *testing.T) {
 	t.Parallel()
 	r := newFaultRig(t)
-	before := faultClient(t, r.direct, latchkey.WithID("pod-1"))
+	before := locktest.NewClient(t, r.direct, latchkey.WithID("pod-1"))
 	held := map[string]*latchkey.Hold{}
 	for i := range 20 {
 		h, err := rlock.New(before, fmt.Sprint("a", i)).Lock(latchkey.WithHolder(t.Context()))
 		require.NoError(t, err)
 		held[h.Name()] = h
 	}
-	after := faultClient(t, r.direct, latchkey.WithID("pod-1"))
+	after := locktest.NewClient(t, r.direct, latchkey.WithID("pod-1"))
 	ctx := latchkey.WithHolder(t.Context())
 	for name, h := range held {
 		require.Contains(t, h.HolderID(), "pod-1:")
@@ -542,7 +543,7 @@ func TestFaultReusedID(t *testing.T) {
 // that has the Hold may.
 func TestFaultUnlockByHolderAgain(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
-		c := faultClient(t, env.Redis)
+		c := locktest.NewClient(t, env.Redis)
 		l := rlock.New(c, "a")
 		ctx := latchkey.WithHolder(t.Context())
 		mustLockCtx := func() {

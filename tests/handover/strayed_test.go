@@ -1,4 +1,4 @@
-package rlock_test
+package handover_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/fairlock"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/lua"
 	"github.com/latchkey-go/latchkey/rlock"
@@ -36,7 +37,7 @@ func TestEntryAfterAnswersInTheWrongOrder(t *testing.T) {
 				link.HoldFor(50 * time.Millisecond)
 				link.OnNext(1, "evalsha", redistest.Hold)
 				env.Redis.Del(t.Context(), "l") // by force: nobody is told
-				try := faultGo(func() (*latchkey.Hold, error) { return l.TryLock(t.Context()) })
+				try := locktest.Later(func() (*latchkey.Hold, error) { return l.TryLock(t.Context()) })
 				synctest.Wait()
 				require.EqualValues(t, 1, env.Redis.Exists(t.Context(), "l").Val(), "the TryLock has it")
 				require.Zero(t, env.Redis.Exists(t.Context(), listOfL).Val(), "and nobody is in the list")
@@ -45,12 +46,12 @@ func TestEntryAfterAnswersInTheWrongOrder(t *testing.T) {
 				enlisted(t, env) // again
 				require.Empty(t, try, "the answer came too early")
 				first := <-try
-				require.NoError(t, first.err)
-				mustUnlock(t, first.hold)
+				require.NoError(t, first.Err)
+				locktest.MustUnlock(t, first.Hold)
 				r := <-w.got
-				require.NoError(t, r.err)
+				require.NoError(t, r.Err)
 				link.OnNext(1, "evalsha", redistest.Hold) // a message about it would come before the answer
-				mustUnlock(t, r.hold)
+				locktest.MustUnlock(t, r.Hold)
 				env.Advance(100 * time.Millisecond)
 				require.Zero(t, env.Redis.Exists(t.Context(), "l", listOfL).Val(), "it was given to one who has had it")
 			})
@@ -71,15 +72,15 @@ func TestGivenToOneWhoWasHandedIt(t *testing.T) {
 		env.Redis.Publish(t.Context(), channelOfL, "0") // so that the waiter asks
 		synctest.Wait()
 		require.Equal(t, mine, enlisted(t, env))
-		mustUnlock(t, first)
-		second := (<-w.got).hold
+		locktest.MustUnlock(t, first)
+		second := (<-w.got).Hold
 		require.Equal(t, map[string]string{first.HolderID(): "1"}, env.Redis.HGetAll(t.Context(), "l").Val(), "in memory")
 
 		// The lock is lost, and another client has it, and gives it to the entry.
 		env.Redis.Del(t.Context(), "l")
-		other := mustLock(t, rlock.New(faultClient(t, env.Client()), "l"))
+		other := locktest.MustLock(t, rlock.New(locktest.NewClient(t, env.Client()), "l"))
 		require.ErrorIs(t, h.Unlock(t.Context()), latchkey.ErrLeaseLost)
-		mustUnlock(t, other)
+		locktest.MustUnlock(t, other)
 		env.Advance(100 * time.Millisecond)
 		require.Zero(t, env.Redis.Exists(t.Context(), "l", listOfL).Val(), "it stays with one who does not know of it")
 		require.ErrorIs(t, second.Unlock(t.Context()), latchkey.ErrLeaseLost)
@@ -96,18 +97,18 @@ func TestLingeringTakesOutTheEntry(t *testing.T) {
 		l := rlock.New(w.c, "l")
 		first, err := l.TryLock(t.Context())
 		require.NoError(t, err)
-		last := faultGo(func() (*latchkey.Hold, error) { return l.Lock(t.Context(), latchkey.HoldAtLeast(50*time.Millisecond)) })
+		last := locktest.Later(func() (*latchkey.Hold, error) { return l.Lock(t.Context(), latchkey.HoldAtLeast(50*time.Millisecond)) })
 		synctest.Wait()
 		env.Redis.Publish(t.Context(), channelOfL, "0") // so that the waiter asks
 		synctest.Wait()
 		require.Equal(t, mine, enlisted(t, env))
-		mustUnlock(t, first)
+		locktest.MustUnlock(t, first)
 		second := <-w.got
-		require.NoError(t, second.err)
-		mustUnlock(t, second.hold)
+		require.NoError(t, second.Err)
+		locktest.MustUnlock(t, second.Hold)
 		third := <-last
-		require.NoError(t, third.err)
-		mustUnlock(t, third.hold)
+		require.NoError(t, third.Err)
+		locktest.MustUnlock(t, third.Hold)
 		require.Equal(t, []string{"l"}, env.Redis.Keys(t.Context(), "*").Val())
 		env.Advance(50 * time.Millisecond)
 		require.Empty(t, env.Redis.Keys(t.Context(), "*").Val())
@@ -119,9 +120,9 @@ func TestLingeringTakesOutTheEntry(t *testing.T) {
 func TestLabelOfANestedHoldThatIsUndone(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		rdb := env.Client()
-		l, link := rlock.New(faultClient(t, rdb), "l"), env.Link(rdb)
+		l, link := rlock.New(locktest.NewClient(t, rdb), "l"), env.Link(rdb)
 		ctx := latchkey.WithHolder(t.Context())
-		mustUnlock(t, mustLock(t, l)) // loads the scripts
+		locktest.MustUnlock(t, locktest.MustLock(t, l)) // loads the scripts
 		outer, err := l.Lock(ctx, latchkey.Lease(time.Second), latchkey.Label("work"))
 		require.NoError(t, err)
 		env.Advance(900 * time.Millisecond)
@@ -148,13 +149,13 @@ func TestPassedOnTakesOutTheEntry(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, mine, enlisted(t, env))
 		passed := env.Commands("evalsha")
-		mustUnlock(t, first)
+		locktest.MustUnlock(t, first)
 		second := <-w.got
-		require.NoError(t, second.err)
+		require.NoError(t, second.Err)
 		require.Equal(t, passed+1, env.Commands("evalsha"), "by one command")
-		require.Equal(t, map[string]string{second.hold.HolderID(): "1"}, env.Redis.HGetAll(t.Context(), "l").Val())
+		require.Equal(t, map[string]string{second.Hold.HolderID(): "1"}, env.Redis.HGetAll(t.Context(), "l").Val())
 		require.Zero(t, env.Redis.Exists(t.Context(), listOfL).Val())
-		mustUnlock(t, second.hold)
+		locktest.MustUnlock(t, second.Hold)
 	})
 }
 
@@ -170,14 +171,14 @@ func TestGivenToTheDeadOfTheSameID(t *testing.T) {
 		env.Advance(100 * time.Millisecond)
 		w := waits(t, env, t.Context(), latchkey.WithID("worker"))
 		start := time.Now()
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 		r := <-w.got
-		require.NoError(t, r.err)
+		require.NoError(t, r.Err)
 		require.Less(t, time.Since(start), 50*time.Millisecond)
-		mustUnlock(t, r.hold)
+		locktest.MustUnlock(t, r.Hold)
 		link.OnCommand(nil)
-		if last := <-dead.got; last.err == nil { // else it had no answer for too long
-			mustUnlock(t, last.hold)
+		if last := <-dead.got; last.Err == nil { // else it had no answer for too long
+			locktest.MustUnlock(t, last.Hold)
 		}
 	})
 }
@@ -187,29 +188,29 @@ func TestGivenToTheDeadOfTheSameID(t *testing.T) {
 func TestGivenBesideAFairLock(t *testing.T) {
 	for _, fairFirst := range []bool{true, false} {
 		given(t, nil, func(t *testing.T, env *redistest.Env, h *latchkey.Hold) {
-			c := faultClient(t, env.Client())
+			c := locktest.NewClient(t, env.Client())
 			fair, plain := fairlock.New(c, "l"), rlock.New(c, "l")
 			waiting := []func() (*latchkey.Hold, error){
 				func() (*latchkey.Hold, error) { return fair.Lock(t.Context()) },
 				func() (*latchkey.Hold, error) { return plain.Lock(t.Context()) },
 			}
-			got := make([]<-chan faultResult, 2)
+			got := make([]<-chan locktest.Outcome, 2)
 			for i := range got {
 				if !fairFirst {
 					i = 1 - i
 				}
-				got[i] = faultGo(waiting[i])
+				got[i] = locktest.Later(waiting[i])
 				env.Advance(50 * time.Millisecond)
 			}
-			mustUnlock(t, h) // to the reentrant one
+			locktest.MustUnlock(t, h) // to the reentrant one
 			start := time.Now()
 			r := <-got[1]
-			require.NoError(t, r.err)
+			require.NoError(t, r.Err)
 			require.Less(t, time.Since(start), 50*time.Millisecond)
-			mustUnlock(t, r.hold)
+			locktest.MustUnlock(t, r.Hold)
 			r = <-got[0]
-			require.NoError(t, r.err)
-			mustUnlock(t, r.hold)
+			require.NoError(t, r.Err)
+			locktest.MustUnlock(t, r.Hold)
 		})
 	}
 }
@@ -221,15 +222,15 @@ func TestExtendMeetsTheHandOver(t *testing.T) {
 	for _, doubt := range []bool{false, true} {
 		given(t, nil, func(t *testing.T, env *redistest.Env, h *latchkey.Hold) {
 			w := waits(t, env, t.Context())
-			mustUnlock(t, h)
-			first := (<-w.got).hold
+			locktest.MustUnlock(t, h)
+			first := (<-w.got).Hold
 			l := rlock.New(w.c, "l")
-			next := faultGo(func() (*latchkey.Hold, error) { return l.Lock(t.Context()) })
+			next := locktest.Later(func() (*latchkey.Hold, error) { return l.Lock(t.Context()) })
 			synctest.Wait()
 			link := env.Link(w.rdb)
 			link.HoldFor(5 * time.Millisecond) // in which the key shows who had it before
 			link.OnCommand(func(args []string) redistest.Act {
-				if runs(args, lua.RLockRenew) {
+				if locktest.Runs(args, lua.RLockRenew) {
 					return redistest.Late
 				}
 				return redistest.Pass
@@ -244,15 +245,15 @@ func TestExtendMeetsTheHandOver(t *testing.T) {
 				cancel()
 				require.ErrorIs(t, <-extended, context.Canceled)
 			}
-			mustUnlock(t, first)
+			locktest.MustUnlock(t, first)
 			r := <-next
-			require.NoError(t, r.err)
+			require.NoError(t, r.Err)
 			if !doubt {
 				require.ErrorIs(t, <-extended, latchkey.ErrNotHeld)
 			}
 			env.Advance(2 * time.Second)
 			require.LessOrEqual(t, env.Redis.PTTL(t.Context(), "l").Val(), 30*time.Second, "it is closed for longer than its holder knows")
-			mustUnlock(t, r.hold)
+			locktest.MustUnlock(t, r.Hold)
 		})
 	}
 }

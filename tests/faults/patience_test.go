@@ -1,4 +1,4 @@
-package rlock_test
+package faults_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/rlock"
 )
@@ -103,16 +104,16 @@ func TestFaultPatienceOfWaiters(t *testing.T) {
 func TestFaultDeadConnectionIsSoonFreed(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		rdb := env.Client(func(o *redis.Options) { o.PoolSize, o.ContextTimeoutEnabled = 1, true })
-		c := faultClient(t, rdb)
+		c := locktest.NewClient(t, rdb)
 		l := rlock.New(c, "a")
-		mustUnlock(t, mustLock(t, l))
+		locktest.MustUnlock(t, locktest.MustLock(t, l))
 		env.Link(rdb).OnNext(2, "evalsha", redistest.Drop)
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
 		start := time.Now()
 		_, err := l.Lock(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		mustUnlock(t, mustLock(t, l))
+		locktest.MustUnlock(t, locktest.MustLock(t, l))
 		require.LessOrEqual(t, time.Since(start), 1100*time.Millisecond, "go-redis itself reads for 3 s")
 	})
 }

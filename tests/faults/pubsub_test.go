@@ -1,4 +1,4 @@
-package rlock_test
+package faults_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/rlock"
 )
@@ -26,10 +27,10 @@ const (
 
 // waiting begins a Lock of name on c and returns when it sleeps: it has asked,
 // subscribed, and asked again.
-func (r *faultRig) waiting(t testing.TB, c *latchkey.Client, name string) <-chan faultResult {
+func (r *faultRig) waiting(t testing.TB, c *latchkey.Client, name string) <-chan locktest.Outcome {
 	t.Helper()
 	before := r.ran(t)
-	res := faultGo(func() (*latchkey.Hold, error) { return rlock.New(c, name).Lock(context.Background()) })
+	res := locktest.Later(func() (*latchkey.Hold, error) { return rlock.New(c, name).Lock(context.Background()) })
 	redistest.Until(t, "the waiter to sleep", func() bool { return r.ran(t) >= before+2 })
 	return res
 }
@@ -41,11 +42,11 @@ func (r *faultRig) ran(t testing.TB) int64 {
 }
 
 // granted receives a hold that must come within d.
-func granted(t testing.TB, res <-chan faultResult, d time.Duration) *latchkey.Hold {
+func granted(t testing.TB, res <-chan locktest.Outcome, d time.Duration) *latchkey.Hold {
 	t.Helper()
-	got := await(t, res, d)
-	require.NoError(t, got.err)
-	return got.hold
+	got := locktest.Within(t, res, d)
+	require.NoError(t, got.Err)
+	return got.Hold
 }
 
 func TestFaultSubscriberKilled(t *testing.T) {
@@ -173,7 +174,7 @@ func TestFaultFreedWhileSubscribing(t *testing.T) {
 			}
 			return redistest.Pass
 		})
-		res := faultGo(func() (*latchkey.Hold, error) { return rlock.New(c, "a").Lock(context.Background()) })
+		res := locktest.Later(func() (*latchkey.Hold, error) { return rlock.New(c, "a").Lock(context.Background()) })
 		redistest.Until(t, "the request to be held", func() bool { return r.count(redistest.Late) == 1 })
 		require.NoError(t, h.Unlock(t.Context()))
 		require.NoError(t, granted(t, res, late+faultNoise).Unlock(t.Context()))
@@ -185,7 +186,7 @@ func TestFaultFreedWhileSubscribing(t *testing.T) {
 		h := r.holder(t, "a")
 		var lost atomic.Int64
 		p.OnMessage(func(string, string, string) bool { lost.Add(1); return false })
-		res := faultGo(func() (*latchkey.Hold, error) { return rlock.New(c, "a").Lock(context.Background()) })
+		res := locktest.Later(func() (*latchkey.Hold, error) { return rlock.New(c, "a").Lock(context.Background()) })
 		redistest.Until(t, "the confirmation to be lost", func() bool { return lost.Load() == 2 })
 		require.NoError(t, h.Unlock(t.Context()))
 		require.NoError(t, granted(t, res, time.Second+faultNoise).Unlock(t.Context()))
@@ -211,16 +212,16 @@ func TestFaultChannelDenied(t *testing.T) {
 		return rdb.(*redis.Client) //nolint:errcheck // it is one
 	}
 	require.True(t, redis.IsPermissionError(connect().Publish(t.Context(), "redisson_lock__channel:{a}", "0").Err()))
-	c := faultClient(t, connect(), latchkey.WithRecheck(faultNever), latchkey.WithObserver(latchkey.Observer{
+	c := locktest.NewClient(t, connect(), latchkey.WithRecheck(faultNever), latchkey.WithObserver(latchkey.Observer{
 		ChannelDenied: func(channel string, err error) { denials <- denial{channel, err} },
 	}))
-	other := rlock.New(faultClient(t, connect()), "a")
+	other := rlock.New(locktest.NewClient(t, connect()), "a")
 	for range 3 {
 		h, err := other.Lock(t.Context())
 		require.NoError(t, err)
-		var waiters []<-chan faultResult
+		var waiters []<-chan locktest.Outcome
 		for range 3 {
-			waiters = append(waiters, faultGo(func() (*latchkey.Hold, error) {
+			waiters = append(waiters, locktest.Later(func() (*latchkey.Hold, error) {
 				h, err := rlock.New(c, "a").Lock(context.Background())
 				if err == nil {
 					err = h.Unlock(context.Background())
@@ -252,7 +253,7 @@ func TestFaultPolling(t *testing.T) {
 	c := r.client(t, 0, latchkey.WithPubSub(latchkey.Polling), latchkey.WithRecheck(faultNever))
 	h := r.holder(t, "a")
 	before := r.commands("evalsha")
-	res := faultGo(func() (*latchkey.Hold, error) { return rlock.New(c, "a").Lock(context.Background()) })
+	res := locktest.Later(func() (*latchkey.Hold, error) { return rlock.New(c, "a").Lock(context.Background()) })
 	redistest.Until(t, "some asking", func() bool { return r.commands("evalsha") >= before+8 })
 	start := time.Now()
 	redistest.Until(t, "more asking", func() bool { return r.commands("evalsha") >= before+12 })

@@ -1,4 +1,4 @@
-package rlock_test
+package handover_test
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package rlock_test
+package faults_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/lua"
 	"github.com/latchkey-go/latchkey/rlock"
@@ -94,25 +95,7 @@ func (r *faultRig) load(t testing.TB) {
 // 0 for its default.
 func (r *faultRig) client(t testing.TB, read time.Duration, opts ...latchkey.Option) *latchkey.Client {
 	t.Helper()
-	return faultClient(t, r.dial(t, redis.UniversalOptions{ReadTimeout: read}), opts...)
-}
-
-func faultClient(t testing.TB, rdb redis.UniversalClient, opts ...latchkey.Option) *latchkey.Client {
-	t.Helper()
-	c := latchkey.New(redistest.User(t, rdb), opts...)
-	t.Cleanup(func() { _ = c.Close() })
-	return c
-}
-
-// runs says whether args are a run of script.
-func runs(args []string, script *lua.Script) bool {
-	switch strings.ToLower(args[0]) {
-	case "evalsha":
-		return args[1] == script.SHA
-	case "eval":
-		return args[1] == script.Source
-	}
-	return false
+	return locktest.NewClient(t, r.dial(t, redis.UniversalOptions{ReadTimeout: read}), opts...)
 }
 
 // on does act to the next n runs of script.
@@ -121,7 +104,7 @@ func (r *faultRig) on(n int64, script *lua.Script, act redistest.Act) {
 	left.Store(n)
 	for _, p := range r.proxies {
 		p.OnCommand(func(args []string) redistest.Act {
-			if runs(args, script) && left.Add(-1) >= 0 {
+			if locktest.Runs(args, script) && left.Add(-1) >= 0 {
 				return act
 			}
 			return redistest.Pass
@@ -206,7 +189,7 @@ func (r *faultRig) free(t testing.TB, names ...string) {
 // faultHolder holds name on a client of its own, around the proxies.
 func (r *faultRig) holder(t testing.TB, name string, opts ...latchkey.Option) *latchkey.Hold {
 	t.Helper()
-	h, err := rlock.New(faultClient(t, r.direct, opts...), name).Lock(context.Background())
+	h, err := rlock.New(locktest.NewClient(t, r.direct, opts...), name).Lock(context.Background())
 	require.NoError(t, err)
 	return h
 }
@@ -220,34 +203,6 @@ func (r *faultRig) quiet(t testing.TB, c *latchkey.Client) {
 	})
 	for _, s := range r.servers {
 		redistest.Until(t, "the channels to go", func() bool { return len(s.Do(t, "PUBSUB", "CHANNELS")) == 0 })
-	}
-}
-
-// A faultResult is what a call on a goroutine of its own came to, and when.
-type faultResult struct {
-	hold *latchkey.Hold
-	err  error
-	at   time.Time
-}
-
-func faultGo(f func() (*latchkey.Hold, error)) <-chan faultResult {
-	ch := make(chan faultResult, 1)
-	go func() {
-		h, err := f()
-		ch <- faultResult{h, err, time.Now()}
-	}()
-	return ch
-}
-
-// await receives a result, which must come within d.
-func await(t testing.TB, ch <-chan faultResult, d time.Duration) faultResult {
-	t.Helper()
-	select {
-	case res := <-ch:
-		return res
-	case <-time.After(d):
-		require.FailNow(t, "the call did not return", "within %v", d)
-		return faultResult{}
 	}
 }
 

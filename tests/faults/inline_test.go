@@ -1,4 +1,4 @@
-package rlock_test
+package faults_test
 
 import (
 	"context"
@@ -24,7 +24,7 @@ import (
 // though the server is silent.
 func TestFaultInline(t *testing.T) {
 	r := newFaultRig(t)
-	c := faultClient(t, r.dial(t, redis.UniversalOptions{ContextTimeoutEnabled: true}))
+	c := locktest.NewClient(t, r.dial(t, redis.UniversalOptions{ContextTimeoutEnabled: true}))
 	l := rlock.New(c, "a")
 	for _, act := range []redistest.Act{redistest.LoseRST, redistest.LoseFIN, redistest.RefuseRST, redistest.Swallow, redistest.Drop} {
 		r.proxies[0].OnNext(1, "evalsha", act)
@@ -65,7 +65,7 @@ func TestInlineNeedsNoGoroutine(t *testing.T) {
 		defer mu.Unlock()
 		callers = append(callers, string(stack[:runtime.Stack(stack[:], false)]))
 	})
-	l := rlock.New(faultClient(t, rdb), "a")
+	l := rlock.New(locktest.NewClient(t, rdb), "a")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	redistest.Until(t, "commands on the caller's goroutine", func() bool { // a busy machine may make it wait for one
@@ -87,7 +87,7 @@ func TestInlineNeedsNoGoroutine(t *testing.T) {
 // asked by goroutines from then on, and by callers when it is fast again.
 func TestInlineOnASlowServer(t *testing.T) {
 	r := newFaultRig(t)
-	c := faultClient(t, r.dial(t, redis.UniversalOptions{ContextTimeoutEnabled: true}))
+	c := locktest.NewClient(t, r.dial(t, redis.UniversalOptions{ContextTimeoutEnabled: true}))
 	l := rlock.New(c, "a")
 	r.proxies[0].Delay(80 * time.Millisecond)
 	h, err := l.Lock(t.Context()) // finds out
@@ -95,7 +95,7 @@ func TestInlineOnASlowServer(t *testing.T) {
 	require.NoError(t, h.Unlock(t.Context()))
 	var asked atomic.Int64
 	r.proxies[0].OnCommand(func(args []string) redistest.Act {
-		if runs(args, lua.RLockAcquire) {
+		if locktest.Runs(args, lua.RLockAcquire) {
 			asked.Add(1)
 		}
 		return redistest.Pass
@@ -112,7 +112,7 @@ func TestInlineOnASlowServer(t *testing.T) {
 // may take on its caller's goroutine.
 func TestForceUnlockOnASlowServer(t *testing.T) {
 	r := newFaultRig(t)
-	c := faultClient(t, r.dial(t, redis.UniversalOptions{ContextTimeoutEnabled: true}))
+	c := locktest.NewClient(t, r.dial(t, redis.UniversalOptions{ContextTimeoutEnabled: true}))
 	l := rlock.New(c, "a")
 	_, err := l.Lock(t.Context())
 	require.NoError(t, err)

@@ -1,4 +1,4 @@
-package rlock_test
+package faults_test
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/lua"
 	"github.com/latchkey-go/latchkey/rlock"
@@ -47,9 +48,9 @@ func TestCrowd(t *testing.T) {
 	var served, together, apart atomic.Int64
 	r.proxies[0].OnCommand(func(args []string) redistest.Act {
 		switch {
-		case runs(args, lua.RLockAcquireMany), runs(args, lua.RLockReleaseMany):
+		case locktest.Runs(args, lua.RLockAcquireMany), locktest.Runs(args, lua.RLockReleaseMany):
 			together.Add(1)
-		case args[0] == "evalsha" && (runs(args, lua.RLockAcquire) || runs(args, lua.RLockRelease)):
+		case args[0] == "evalsha" && (locktest.Runs(args, lua.RLockAcquire) || locktest.Runs(args, lua.RLockRelease)):
 			apart.Add(1)
 		}
 		return redistest.Pass
@@ -135,7 +136,7 @@ func TestFaultCrowd(t *testing.T) {
 	acts := []redistest.Act{redistest.LoseRST, redistest.LoseFIN, redistest.Hold, redistest.RefuseRST, redistest.Late}
 	var seen atomic.Int64
 	r.proxies[0].OnCommand(func(args []string) redistest.Act {
-		if !on.Load() || !slices.ContainsFunc(both, func(s *lua.Script) bool { return runs(args, s) }) {
+		if !on.Load() || !slices.ContainsFunc(both, func(s *lua.Script) bool { return locktest.Runs(args, s) }) {
 			return redistest.Pass
 		}
 		n := int(seen.Add(1))
@@ -186,7 +187,7 @@ func TestCrowdWithoutRights(t *testing.T) {
 	r := newFaultRig(t)
 	r.servers[0].Do(t, "ACL", "SETUSER", "worker", "on", "nopass", "~crowd:*", "~latchkey_next:*", "&*", "+@all")
 	rdb := r.dial(t, redis.UniversalOptions{Username: "worker", Password: "any"})
-	c := faultClient(t, rdb)
+	c := locktest.NewClient(t, rdb)
 	goAll(t, many, func(i int) {
 		for n := range 20 {
 			if (i+n)%16 == 0 {
@@ -215,19 +216,19 @@ func TestCrowdInFakeTime(t *testing.T) {
 			link.HoldFor(time.Millisecond)
 			var together atomic.Int64
 			link.OnCommand(func(args []string) redistest.Act {
-				if runs(args, lua.RLockAcquireMany) {
+				if locktest.Runs(args, lua.RLockAcquireMany) {
 					together.Add(1)
 				}
-				if runs(args, lua.RLockAcquire) {
+				if locktest.Runs(args, lua.RLockAcquire) {
 					return redistest.Hold // so that many are under way
 				}
 				return redistest.Pass
 			})
-			c := faultClient(t, rdb)
+			c := locktest.NewClient(t, rdb)
 			goAll(t, many, func(i int) {
 				l := rlock.New(c, fmt.Sprint("crowd:", i))
 				for range 5 {
-					mustUnlock(t, mustLock(t, l))
+					locktest.MustUnlock(t, locktest.MustLock(t, l))
 				}
 			})
 			require.Positive(t, together.Load(), "nobody was served together")

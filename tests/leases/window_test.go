@@ -1,4 +1,4 @@
-package rlock_test
+package leases_test
 
 import (
 	"testing"

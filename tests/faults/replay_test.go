@@ -1,4 +1,4 @@
-package rlock_test
+package faults_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/lua"
 	"github.com/latchkey-go/latchkey/rlock"
@@ -236,7 +237,7 @@ func TestFaultLateReleaseSparesNextHoldOfItsHolder(t *testing.T) {
 	var n atomic.Int64
 	r.proxies[0].OnCommand(func(args []string) redistest.Act {
 		switch {
-		case !runs(args, lua.RLockRelease):
+		case !locktest.Runs(args, lua.RLockRelease):
 			return redistest.Pass
 		case n.Add(1) == 1:
 			return redistest.Late
@@ -251,8 +252,8 @@ func TestFaultLateReleaseSparesNextHoldOfItsHolder(t *testing.T) {
 	r.proxies[0].OnCommand(nil)
 
 	// The next acquire is not sent while the late one could still act.
-	begun := faultGo(func() (*latchkey.Hold, error) { return l.Lock(ctx) })
-	next := await(t, begun, 5*time.Second).hold
+	begun := locktest.Later(func() (*latchkey.Hold, error) { return l.Lock(ctx) })
+	next := locktest.Within(t, begun, 5*time.Second).Hold
 	require.NotNil(t, next)
 	passed := r.count(redistest.Pass)
 	r.heal() // now the late one arrives
@@ -276,17 +277,17 @@ func abandonedAcquire(t *testing.T, r *faultRig) {
 		if end == context.DeadlineExceeded {
 			ctx, cancel = context.WithTimeout(t.Context(), 500*time.Millisecond)
 		}
-		res := faultGo(func() (*latchkey.Hold, error) { return rlock.New(c, name).Lock(ctx) })
+		res := locktest.Later(func() (*latchkey.Hold, error) { return rlock.New(c, name).Lock(ctx) })
 		redistest.Until(t, "the script to have run", func() bool { return r.count(redistest.Hold) == before+int64(i+1) })
 		require.Len(t, r.keys(t), 1)
 		if end == context.Canceled {
 			cancel()
 		}
-		got := await(t, res, 4*time.Second)
+		got := locktest.Within(t, res, 4*time.Second)
 		cancel()
-		require.ErrorIs(t, got.err, end)
-		require.Nil(t, got.hold)
-		require.True(t, maybeApplied(t, got.err))
+		require.ErrorIs(t, got.Err, end)
+		require.Nil(t, got.Hold)
+		require.True(t, maybeApplied(t, got.Err))
 		r.gone(t, time.Second)
 		undone++
 		redistest.Until(t, "the undo to be counted", func() bool { return c.Stats().Undone == undone })
@@ -310,14 +311,14 @@ func lateAcquire(t *testing.T, r *faultRig) {
 		if end == context.DeadlineExceeded {
 			ctx, cancel = context.WithTimeout(t.Context(), 200*time.Millisecond)
 		}
-		res := faultGo(func() (*latchkey.Hold, error) { return l.Lock(ctx) })
+		res := locktest.Later(func() (*latchkey.Hold, error) { return l.Lock(ctx) })
 		redistest.Until(t, "the request to be held", func() bool { return r.count(redistest.Late) == before+int64(i+1) })
 		if end == context.Canceled {
 			cancel()
 		}
-		got := await(t, res, 4*time.Second)
+		got := locktest.Within(t, res, 4*time.Second)
 		cancel()
-		require.ErrorIs(t, got.err, end)
+		require.ErrorIs(t, got.Err, end)
 		// "Nothing to undo" has been heard by now, and must not have been
 		// believed.
 		redistest.Until(t, "an undo that found nothing", func() bool { return r.commands("evalsha") >= sent+2 })
@@ -373,16 +374,16 @@ func TestFaultLateReleaseSparesReentry(t *testing.T) {
 	var acquires, releases atomic.Int64
 	r.proxies[0].OnCommand(func(args []string) redistest.Act {
 		switch {
-		case runs(args, lua.RLockAcquire) && acquires.Add(1) == 1:
+		case locktest.Runs(args, lua.RLockAcquire) && acquires.Add(1) == 1:
 			return redistest.Drop
-		case runs(args, lua.RLockRelease) && releases.Add(1) == 1:
+		case locktest.Runs(args, lua.RLockRelease) && releases.Add(1) == 1:
 			return redistest.Late
-		case runs(args, lua.RLockRelease):
+		case locktest.Runs(args, lua.RLockRelease):
 			return redistest.RefuseRST
 		}
 		return redistest.Pass
 	})
-	reentry := faultGo(func() (*latchkey.Hold, error) { return l.Lock(context.WithoutCancel(h.Context())) })
+	reentry := locktest.Later(func() (*latchkey.Hold, error) { return l.Lock(context.WithoutCancel(h.Context())) })
 	redistest.Until(t, "the request to be lost", func() bool { return r.count(redistest.Drop) == 1 })
 	err = h.Unlock(t.Context()) // while that one waits for its answer
 	require.True(t, maybeApplied(t, err))
@@ -403,7 +404,7 @@ func TestFaultFrozenServerMakesNoGhosts(t *testing.T) {
 			const n = 200
 			r := newFaultRig(t)
 			rdb := r.dial(t, redis.UniversalOptions{ReadTimeout: faultRead, PoolSize: n})
-			c := faultClient(t, rdb)
+			c := locktest.NewClient(t, rdb)
 			// Connections for all of them, so that each request is on its way.
 			var all sync.WaitGroup
 			for i := range n {
@@ -487,7 +488,7 @@ func TestFaultFrozenServerMakesNoGhosts(t *testing.T) {
 func TestFaultRequestComesAfterTheRelease(t *testing.T) {
 	t.Parallel()
 	r := newFaultRig(t)
-	c := faultClient(t, r.dial(t, redis.UniversalOptions{ReadTimeout: faultRead}))
+	c := locktest.NewClient(t, r.dial(t, redis.UniversalOptions{ReadTimeout: faultRead}))
 	l := rlock.New(c, "a")
 	r.on(1, lua.RLockAcquire, redistest.Late)
 	h, err := l.Lock(t.Context())
