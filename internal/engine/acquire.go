@@ -335,7 +335,8 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 	lease := c.lease()
 	opts := run.Options{Within: c.patiently(), Replicas: run.Confirmed(e.cfg.Acks.On())}
 	bound := c.bound(ctx, opts.Within)
-	sent, dl := e.now(), e.deadline(bound)
+	asked := time.Now()
+	sent, dl := e.now(), e.Clock.Deadline(asked, bound)
 	var list errand
 	c.req = Request{Holder: ent.field, Count: count + 1, Lease: lease, Label: c.label(count), Waits: c.waiting, Deadline: dl}
 	if c.req.Label != "" {
@@ -350,10 +351,9 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 	case e.gives(s) && !c.alone:
 		list = c.enlist()
 	}
-	asked := time.Now()
 	g, err := s.Scripts.Acquire(ctx, e, opts, &c.req)
 	defer ent.unlockOps()
-	e.listed.end(&list, c.enlisted(g, err), time.Now().Add(bound+run.ClockSlack))
+	e.listed.end(&list, c.enlisted(g, err), asked.Add(bound+run.ClockSlack))
 	if err != nil {
 		c.alone = run.IsCode(err, "TRYAGAIN") // with one key it goes, while a slot is on the move
 		if run.Classify(err) == run.Unknown {

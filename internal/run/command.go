@@ -69,8 +69,8 @@ func (rn *Runner) Eval(ctx context.Context, opts Options, s *lua.Script, keys in
 }
 
 // run runs a script by one command, or, when the server does not know the script, by the
-// other, which takes its text.
-func (rn *Runner) run(ctx context.Context, opts Options, s *lua.Script, args []any, bySHA, byText string) (Reply, error) {
+// other, which takes its text. Their names are ready to be sent.
+func (rn *Runner) run(ctx context.Context, opts Options, s *lua.Script, args []any, bySHA, byText any) (Reply, error) {
 	args[0], args[1] = bySHA, s.Arg()
 	r, err := rn.eval(ctx, opts, s, args)
 	if err != nil && IsCode(err, "NOSCRIPT") {

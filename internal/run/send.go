@@ -239,7 +239,10 @@ func (rn *Runner) await(ctx context.Context, opts Options, done <-chan error) (a
 // ended returns the error of a command that has come back. With
 // ContextTimeoutEnabled the end of ctx shows as an i/o timeout.
 func (*Runner) ended(ctx context.Context, err error) error {
-	if cerr := ctx.Err(); err != nil && cerr != nil && Classify(err) == Unknown {
+	if err == nil {
+		return nil
+	}
+	if cerr := ctx.Err(); cerr != nil && Classify(err) == Unknown {
 		return both{cerr, err}
 	}
 	return err
