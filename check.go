@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/check"
 	"github.com/latchkey-go/latchkey/internal/engine"
 )
 
@@ -12,10 +13,10 @@ type Level int
 
 // The levels of findings.
 const (
-	LevelOK      = Level(engine.LevelOK)      // as it should be
-	LevelNote    = Level(engine.LevelNote)    // to be known, no more
-	LevelWarning = Level(engine.LevelWarning) // something works less well, or may break one day
-	LevelFailure = Level(engine.LevelFailure) // something does not work
+	LevelOK      = Level(check.LevelOK)      // as it should be
+	LevelNote    = Level(check.LevelNote)    // to be known, no more
+	LevelWarning = Level(check.LevelWarning) // something works less well, or may break one day
+	LevelFailure = Level(check.LevelFailure) // something does not work
 )
 
 // String returns "ok", "note", "warning" or "failure".
@@ -86,7 +87,7 @@ type ServerReport struct {
 // round trips. An error means that no server could be asked; what is wrong with
 // servers that answer, and which masters of a cluster do not, is in the Report.
 func (c *Client) Check(ctx context.Context) (Report, error) {
-	got, err := engine.Of(c).Check(ctx)
+	got, err := check.Run(ctx, engine.Of(c))
 	r := Report{Topology: got.Topology}
 	for _, s := range got.Servers {
 		r.Servers = append(r.Servers, serverReport(s))
@@ -97,7 +98,7 @@ func (c *Client) Check(ctx context.Context) (Report, error) {
 	return r, err
 }
 
-func serverReport(s engine.CheckedServer) ServerReport {
+func serverReport(s check.Server) ServerReport {
 	return ServerReport{
 		Addr: s.Addr, Product: s.Product, Version: s.Version, Role: s.Role, User: s.User, Replicas: s.Replicas,
 		MaxMemory: s.MaxMemory, UsedMemory: s.UsedMemory, Policy: s.Policy, Persistent: s.Persistent,

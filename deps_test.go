@@ -23,11 +23,12 @@ const modulePath = "github.com/latchkey-go/latchkey"
 var importLevels = map[string]int{
 	"lua": 0, "internal/names": 0, "internal/watchdog": 0, "internal/wait": 0,
 	"pubsub": 1, "internal/run": 1,
-	"internal/engine": 2,
-	"":                3,
-	"internal/async":  4,
-	"rlock":           5, "fairlock": 5, "rwlock": 5, "semaphore": 5,
-	"permitsemaphore": 5, "countdownlatch": 5, "multilock": 5,
+	"internal/engine":  2,
+	"internal/inspect": 3, "internal/check": 3,
+	"":               4,
+	"internal/async": 5,
+	"rlock":          6, "fairlock": 6, "rwlock": 6, "semaphore": 6,
+	"permitsemaphore": 6, "countdownlatch": 6, "multilock": 6,
 }
 
 // testPackages is what users never link into a program of theirs, with all below

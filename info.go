@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/inspect"
 )
 
 // A Kind is what a name stands for in Redis, as far as its keys tell.
@@ -12,15 +13,15 @@ type Kind string
 
 // The kinds that Info tells apart.
 const (
-	KindFree            Kind = engine.KindFree      // there is nothing
-	KindLock            Kind = engine.KindLock      // reentrant, fenced or spin; a fair lock for which nobody waits
-	KindFair            Kind = engine.KindFair      // fair lock with a queue
-	KindReadWrite       Kind = engine.KindReadWrite // read-write lock
-	KindMultiLock       Kind = engine.KindMulti     // multi-lock on a group of values
-	KindSemaphore       Kind = engine.KindSemaphore // semaphore; one of permits, when none is out
-	KindPermitSemaphore Kind = engine.KindPermits   // semaphore of permits, some of which are out
-	KindLatch           Kind = engine.KindLatch     // count-down latch
-	KindCounter         Kind = engine.KindCounter   // semaphore or latch: there is an integer, and nothing says of what
+	KindFree            Kind = inspect.KindFree      // there is nothing
+	KindLock            Kind = inspect.KindLock      // reentrant, fenced or spin; a fair lock for which nobody waits
+	KindFair            Kind = inspect.KindFair      // fair lock with a queue
+	KindReadWrite       Kind = inspect.KindReadWrite // read-write lock
+	KindMultiLock       Kind = inspect.KindMulti     // multi-lock on a group of values
+	KindSemaphore       Kind = inspect.KindSemaphore // semaphore; one of permits, when none is out
+	KindPermitSemaphore Kind = inspect.KindPermits   // semaphore of permits, some of which are out
+	KindLatch           Kind = inspect.KindLatch     // count-down latch
+	KindCounter         Kind = inspect.KindCounter   // semaphore or latch: there is an integer, and nothing says of what
 )
 
 // Info is what can be seen of a name at one moment. It may be history by the
@@ -107,7 +108,7 @@ type WaiterInfo struct {
 // beginning to the end is shown, but for a waiter of whom, or a permit of whose very
 // millisecond, more than 50 before it have gone between two pieces.
 func (c *Client) Info(ctx context.Context, name string) (Info, error) {
-	got, err := engine.Of(c).Inspect(ctx, name)
+	got, err := inspect.Read(ctx, engine.Of(c), name)
 	info := Info{
 		Name: name, Kind: Kind(got.Kind), At: got.At, Listeners: got.Listeners,
 		Lease: got.Left, Token: got.Token, Count: got.Count,

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/inspect"
 	"github.com/latchkey-go/latchkey/internal/names"
 	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/wait"
@@ -250,7 +251,7 @@ func (s *scripts) remove(ctx context.Context, e *engine.Engine, opts run.Options
 // waiters runs fairlock/waiters, once for each piece of the queue.
 func (s *scripts) waiters(ctx context.Context, e *engine.Engine, opts run.Options) ([]Waiter, error) {
 	var waiters []Waiter
-	err := e.Queue(ctx, opts, s.queueArg, s.scoresArg, 0, func(id string, deadline time.Time) {
+	err := inspect.Queue(ctx, e, opts, s.queueArg, s.scoresArg, 0, func(id string, deadline time.Time) {
 		waiters = append(waiters, Waiter{ID: id, Deadline: deadline})
 	})
 	return waiters, err

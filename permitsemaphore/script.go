@@ -81,7 +81,7 @@ func (s *scripts) acquire(ctx context.Context, e *engine.Engine, opts run.Option
 		switch {
 		case got[0] < 0:
 			return engine.Answer{Verdict: engine.Late}, 0, nil
-		case got[0] == 0 && more && time.Since(began) < engine.Pieces:
+		case got[0] == 0 && more && time.Since(began) < run.Pieces:
 			args = slices.Clone(args) // the first may still be read by go-redis
 			continue
 		case got[0] == 0:

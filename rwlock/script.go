@@ -312,7 +312,7 @@ func (s *writeScripts) Acquire(ctx context.Context, e *engine.Engine, opts run.O
 		}
 		// A piece of the dead readers is out.
 		e.Learn(reply, reply.Ints[2])
-		if time.Since(began) >= engine.Pieces {
+		if time.Since(began) >= run.Pieces {
 			return engine.Grant{Verdict: engine.Refused, Left: engine.LeaseLeft(0), Server: reply.Ints[2]}, nil
 		}
 		args = slices.Clone(args) // the first may still be read by go-redis

@@ -43,6 +43,30 @@ func (e *Engine) Ask(ctx context.Context, op string, s *Spec, repeatable bool, f
 	}
 }
 
+// Aside runs f on a goroutine of its own and returns its error, or that of ctx, which f may
+// outlive: go-redis does not always come back when a context ends.
+func (e *Engine) Aside(ctx context.Context, op string, s *Spec, f func() error) error {
+	switch {
+	case e.Unfit() != nil:
+		return e.Wrap(op, s, e.Unfit())
+	case !e.gate.enter():
+		return e.Wrap(op, s, run.ErrClosed)
+	}
+	done := make(chan error, 1)
+	go func() {
+		defer e.gate.leave()
+		done <- f()
+	}()
+	select {
+	case err := <-done:
+		return e.Wrap(op, s, err)
+	case <-ctx.Done():
+		return e.Wrap(op, s, ctx.Err())
+	case <-e.gate.closed:
+		return e.Wrap(op, s, run.ErrClosed)
+	}
+}
+
 // HeldBy returns how Redis names the holder in ctx for s; empty without one.
 func (e *Engine) HeldBy(ctx context.Context, s *Spec) string {
 	n, ok := e.holderIn(ctx, s)

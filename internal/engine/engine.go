@@ -112,6 +112,19 @@ func New(rdb redis.UniversalClient, cfg Config) *Engine {
 // ID returns the id that prefixes every holder.
 func (e *Engine) ID() string { return e.cfg.ID }
 
+// Redis returns the client that was handed in.
+func (e *Engine) Redis() redis.UniversalClient { return e.rdb }
+
+// InCluster reports whether it is a client of a Redis Cluster.
+func (e *Engine) InCluster() bool { return e.cluster }
+
+// Recheck returns how often a waiter asks that hears nothing.
+func (e *Engine) Recheck() time.Duration { return e.cfg.Recheck }
+
+// WakeUps returns how waiters hear of releases; Auto when that cannot be found out while
+// ctx lasts.
+func (e *Engine) WakeUps(ctx context.Context) pubsub.Mode { return e.notifier.ModeKnown(ctx) }
+
 // HolderID returns a holder as Redis shows it: "<client id>:<number>".
 func (e *Engine) HolderID(n uint64) string {
 	b := make([]byte, 0, 64)

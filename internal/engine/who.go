@@ -37,8 +37,8 @@ func (w Who) String() string {
 	return fmt.Sprintf("%d %d %s %s", w.Since.UnixMilli(), w.PID, w.Host, w.Label)
 }
 
-// parseWho reads what String has made. Anything else is a label and no more.
-func parseWho(text string) Who {
+// ParseWho reads what String has made. Anything else is a label and no more.
+func ParseWho(text string) Who {
 	if text == "" {
 		return Who{}
 	}

@@ -97,3 +97,7 @@ func (rn *Runner) met(err error) bool {
 
 // BehindSentinel reports whether rdb asks sentinels where its server is.
 func BehindSentinel(rdb *redis.Client) bool { return rdb.Options().Addr == "FailoverClient" }
+
+// Pieces is for how long a request that has been done in part, and may be done now, is
+// sent again at once. Then it is refused, and who waits sends the next one.
+const Pieces = 100 * time.Millisecond

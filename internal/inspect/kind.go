@@ -1,4 +1,4 @@
-package engine
+package inspect
 
 import (
 	"encoding/hex"
@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/engine"
 	"github.com/latchkey-go/latchkey/internal/names"
 )
 
@@ -25,10 +26,10 @@ const (
 	KindCounter   = "counter"
 )
 
-// inspected says what the keys are, by their shape. An error says that they are
+// object says what the keys are, by their shape. An error says that they are
 // nothing that Redisson or latchkey makes.
-func (s *seen) inspected(key string) (Inspected, error) {
-	in := Inspected{At: s.now, Left: millisLeft(s.left), Listeners: -1}
+func (s *seen) object(key string) (Object, error) {
+	in := Object{At: s.now, Left: millisLeft(s.left), Listeners: -1}
 	in.Token, _ = strconv.ParseInt(s.token, 10, 64)
 	s.waiters(&in)
 	for _, n := range s.listeners {
@@ -47,25 +48,25 @@ func (s *seen) inspected(key string) (Inspected, error) {
 		}
 	case "hash":
 		if !s.holders(key, &in) {
-			return in, fmt.Errorf("%w: a hash that is no lock", ErrKeyConflict)
+			return in, fmt.Errorf("%w: a hash that is no lock", engine.ErrKeyConflict)
 		}
 	case "string":
 		n, err := strconv.ParseInt(s.value, 10, 64)
 		if err != nil {
-			return in, fmt.Errorf("%w: a string that is no integer", ErrKeyConflict)
+			return in, fmt.Errorf("%w: a string that is no integer", engine.ErrKeyConflict)
 		}
 		in.Count = n
 		s.counter(key, &in)
 	default:
-		return in, fmt.Errorf("%w: a %s", ErrKeyConflict, s.kind)
+		return in, fmt.Errorf("%w: a %s", engine.ErrKeyConflict, s.kind)
 	}
 	return in, nil
 }
 
 // waiters reads the queue of a fair lock.
-func (s *seen) waiters(in *Inspected) {
+func (s *seen) waiters(in *Object) {
 	for i := 0; i+1 < len(s.queue); i += 2 {
-		w := InspectedWaiter{ID: s.queue[i]}
+		w := Waiter{ID: s.queue[i]}
 		// Of latchkey, whatever its score; behind the ms is the proof.
 		until, _, _ := strings.Cut(s.clients[names.ClientOf(w.ID)], " ")
 		if until == "" {
@@ -79,7 +80,7 @@ func (s *seen) waiters(in *Inspected) {
 }
 
 // holders reads a hash, and reports whether it is a lock.
-func (s *seen) holders(key string, in *Inspected) bool {
+func (s *seen) holders(key string, in *Object) bool {
 	if s.foreign || len(s.fields) == 0 {
 		return false
 	}
@@ -105,13 +106,13 @@ const mostCounted = 100
 
 // countedHolders reads fields of holder and hold count. It returns false when
 // one of them is something else.
-func (s *seen) countedHolders(key string, in *Inspected) bool {
+func (s *seen) countedHolders(key string, in *Object) bool {
 	for _, id := range slices.Sorted(maps.Keys(s.fields)) {
 		count, err := strconv.Atoi(s.fields[id])
 		if err != nil || count < 1 || !strings.Contains(id, ":") {
 			return false
 		}
-		h := InspectedHolder{ID: id, Count: count, Lease: in.Left, sides: []string{names.Label(key, id)}}
+		h := Holder{ID: id, Count: count, Lease: in.Left, sides: []string{names.Label(key, id)}}
 		if in.Kind == KindReadWrite {
 			h.Mode = "write"
 			if !strings.HasSuffix(id, ":write") {
@@ -152,13 +153,13 @@ func (s *seen) isGroup() bool {
 }
 
 // groupHolders reads them, but those whose lease is over.
-func (s *seen) groupHolders(key string, in *Inspected) {
+func (s *seen) groupHolders(key string, in *Object) {
 	for _, value := range slices.Sorted(maps.Keys(s.fields)) {
 		if strings.Contains(value, ":") {
 			continue
 		}
 		owner := s.fields[value]
-		h := InspectedHolder{ID: owner, Value: value, sides: []string{names.Label(key, owner)}}
+		h := Holder{ID: owner, Value: value, sides: []string{names.Label(key, owner)}}
 		h.Count, _ = strconv.Atoi(s.fields[value+":"+owner+groupCount])
 		if ends, ok := parseMs(s.fields[value+":"+owner+groupEnds]); ok {
 			h.Lease = time.UnixMilli(ends).Sub(s.now)
@@ -170,7 +171,7 @@ func (s *seen) groupHolders(key string, in *Inspected) {
 }
 
 // counter says which of the things it is whose key is an integer.
-func (s *seen) counter(key string, in *Inspected) {
+func (s *seen) counter(key string, in *Object) {
 	switch {
 	case len(s.permits) > 0:
 		in.Kind = KindPermits
@@ -189,14 +190,14 @@ const forever = 922337203685477
 
 // holdPermits reads the permits that are out; those whose lease is over count as
 // available.
-func (s *seen) holdPermits(key string, in *Inspected) {
+func (s *seen) holdPermits(key string, in *Object) {
 	for i := 0; i+1 < len(s.permits); i += 2 {
 		id := s.permits[i]
 		if len(id) != 32 { // what Redisson before 3.17 has is a text already
 			id = hex.EncodeToString([]byte(id))
 		}
 		ms, ok := parseMs(s.permits[i+1])
-		h := InspectedHolder{ID: id, Count: 1, Lease: -1, sides: []string{names.Label(key, id)}}
+		h := Holder{ID: id, Count: 1, Lease: -1, sides: []string{names.Label(key, id)}}
 		switch left := time.UnixMilli(ms).Sub(s.now); {
 		case !ok || ms == forever:
 		case left <= 0:

@@ -1,4 +1,6 @@
-package engine
+// Package inspect reads what stands under a name, of whatever kind it is, in pieces that
+// keep Redis busy for about a millisecond each.
+package inspect
 
 import (
 	"context"
@@ -6,27 +8,28 @@ import (
 	"slices"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/engine"
 	"github.com/latchkey-go/latchkey/internal/names"
 	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/lua"
 )
 
-// Inspected is what Redis, and this client's memory, show of a name.
-type Inspected struct {
+// An Object is what Redis, and this client's memory, show of a name.
+type Object struct {
 	Kind      string
 	At        time.Time     // by the server's clock
 	Left      time.Duration // 0 when there is nothing, -1 when the key has no expiry
 	Token     int64
 	Count     int64
 	Listeners int // -1: unknown
-	Holders   []InspectedHolder
-	Waiters   []InspectedWaiter
+	Holders   []Holder
+	Waiters   []Waiter
 }
 
-// InspectedHolder is one holder.
-type InspectedHolder struct {
+// A Holder is one holder.
+type Holder struct {
 	ID    string
-	Who   Who
+	Who   engine.Who
 	Count int
 	Lease time.Duration // 0: over; -1: without end
 	Mode  string
@@ -35,17 +38,17 @@ type InspectedHolder struct {
 	sides []string // the keys that say more: its label, and what keeps it alive
 }
 
-// InspectedWaiter is one who waits.
-type InspectedWaiter struct {
+// A Waiter is one who waits.
+type Waiter struct {
 	ID       string
-	Who      Who
+	Who      engine.Who
 	Deadline time.Time // zero: unknown
 }
 
-// Inspect tells what stands under a name.
-func (e *Engine) Inspect(ctx context.Context, name string) (Inspected, error) {
+// Read tells what stands under a name.
+func Read(ctx context.Context, e *engine.Engine, name string) (Object, error) {
 	key := e.Mapped(name)
-	s := &Spec{Kind: "latchkey", Name: name, Key: key, Keys: []string{
+	s := &engine.Spec{Kind: "latchkey", Name: name, Key: key, Keys: []string{
 		key,
 		names.Token(key),
 		names.Prefixed("redisson_lock_queue", key),
@@ -55,13 +58,13 @@ func (e *Engine) Inspect(ctx context.Context, name string) (Inspected, error) {
 		names.Ours("latchkey_ended", key),
 	}}
 	if err := names.Check(name); err != nil {
-		return Inspected{}, e.Wrap("info", s, err)
+		return Object{}, e.Wrap("info", s, err)
 	}
 	e.UpToDate(ctx, key)
-	var in Inspected
+	var in Object
 	var odd error // no failure to ask, so nothing to ask again for
 	err := e.Ask(ctx, "info", e.Prepare(s), true, func(ctx context.Context, opts run.Options) (err error) {
-		in, odd, err = e.inspect(ctx, opts, s)
+		in, odd, err = read(ctx, e, opts, s)
 		return err
 	})
 	if err == nil {
@@ -70,8 +73,8 @@ func (e *Engine) Inspect(ctx context.Context, name string) (Inspected, error) {
 	return in, err
 }
 
-// inspect asks. odd says that the keys are nothing of ours or Redisson's.
-func (e *Engine) inspect(ctx context.Context, opts run.Options, s *Spec) (in Inspected, odd, err error) {
+// read asks. odd says that the keys are nothing of ours or Redisson's.
+func read(ctx context.Context, e *engine.Engine, opts run.Options, s *engine.Spec) (in Object, odd, err error) {
 	args := make([]any, run.Head, run.Head+len(s.Keys)+5)
 	for _, k := range s.Keys {
 		args = append(args, k)
@@ -91,16 +94,16 @@ func (e *Engine) inspect(ctx context.Context, opts run.Options, s *Spec) (in Ins
 		return in, nil, err
 	}
 	e.Learn(reply, seen.now.UnixMilli())
-	if err := e.inspectRest(ctx, opts, s, &seen); err != nil {
+	if err := readRest(ctx, e, opts, s, &seen); err != nil {
 		return in, nil, err
 	}
-	if in, odd = seen.inspected(s.Key); odd != nil {
+	if in, odd = seen.object(s.Key); odd != nil {
 		return in, odd, nil
 	}
-	if err := e.inspectSides(ctx, opts, s.Key, &in); err != nil {
+	if err := readSides(ctx, e, opts, s.Key, &in); err != nil {
 		return in, nil, err
 	}
-	e.remember(s.Key, &in)
+	remember(e, s.Key, &in)
 	return in, nil, nil
 }
 
@@ -174,8 +177,8 @@ const (
 	mostWaiters = 100
 )
 
-// inspectSides fills in what the side keys of holders and waiters say.
-func (e *Engine) inspectSides(ctx context.Context, opts run.Options, key string, in *Inspected) error {
+// readSides fills in what the side keys of holders and waiters say.
+func readSides(ctx context.Context, e *engine.Engine, opts run.Options, key string, in *Object) error {
 	var take []func(text string, left int64)
 	var keys []any
 	for i := range in.Holders {
@@ -183,7 +186,7 @@ func (e *Engine) inspectSides(ctx context.Context, opts run.Options, key string,
 		for n, k := range h.sides {
 			keys = append(keys, k)
 			if n == 0 {
-				take = append(take, func(text string, _ int64) { h.Who = parseWho(text) })
+				take = append(take, func(text string, _ int64) { h.Who = engine.ParseWho(text) })
 			} else {
 				take = append(take, func(_ string, left int64) { h.Lease = max(h.Lease, millisLeft(left)) })
 			}
@@ -192,7 +195,7 @@ func (e *Engine) inspectSides(ctx context.Context, opts run.Options, key string,
 	for i := range in.Waiters[:min(len(in.Waiters), mostWaiters)] {
 		w := &in.Waiters[i]
 		keys = append(keys, names.Label(key, w.ID))
-		take = append(take, func(text string, _ int64) { w.Who = parseWho(text) })
+		take = append(take, func(text string, _ int64) { w.Who = engine.ParseWho(text) })
 	}
 	for batch := range slices.Chunk(keys, sideBatch) {
 		args := make([]any, run.Head, run.Head+len(batch))
@@ -226,79 +229,28 @@ func millisLeft(ms int64) time.Duration {
 
 // remember adds what this client itself knows: since when its own hold, and who
 // of it waits.
-func (e *Engine) remember(key string, in *Inspected) {
-	mine := e.myHolds(key)
+func remember(e *engine.Engine, key string, in *Object) {
+	mine := e.Holders(key)
 	for i := range in.Holders {
 		h := &in.Holders[i]
-		if who, ok := mine[h.ID]; ok && h.Who == (Who{}) {
+		if who, ok := mine[h.ID]; ok && h.Who == (engine.Who{}) {
 			h.Who = who
 		}
 	}
-	waiting := e.myWaiters(key)
+	waiting := e.Waiters(key)
 	if len(in.Waiters) == 0 {
-		in.Waiters = waiting
+		for _, w := range waiting {
+			in.Waiters = append(in.Waiters, Waiter{ID: w.ID, Who: w.Who})
+		}
 		return
 	}
-	known := make(map[string]Who, len(waiting))
+	known := make(map[string]engine.Who, len(waiting))
 	for _, w := range waiting {
 		known[w.ID] = w.Who
 	}
 	for i := range in.Waiters {
-		if w := &in.Waiters[i]; w.Who == (Who{}) {
+		if w := &in.Waiters[i]; w.Who == (engine.Who{}) {
 			w.Who = known[w.ID]
 		}
 	}
-}
-
-// myHolds returns who of this client holds key, by the field in the hash.
-func (e *Engine) myHolds(key string) map[string]Who {
-	es := &e.entries
-	var ents []*entry
-	es.mu.Lock()
-	for k, ent := range es.m {
-		if k.key == key {
-			ents = append(ents, ent)
-		}
-	}
-	es.mu.Unlock()
-	mine := map[string]Who{}
-	for _, ent := range ents {
-		ent.mu.Lock()
-		if len(ent.holds) > 0 {
-			who := e.who("", ent.holds[0].since)
-			mine[ent.field] = who
-			if _, has := mine[ent.holder()]; !has {
-				mine[ent.holder()] = who // what follows it is not always in Redis
-			}
-		}
-		ent.mu.Unlock()
-	}
-	return mine
-}
-
-// myWaiters returns who of this client waits for key: in order for each line.
-func (e *Engine) myWaiters(key string) []InspectedWaiter {
-	var waiters []InspectedWaiter
-	for _, c := range e.lines.Claims() {
-		c, ok := c.(interface{ asked() (*call, string) })
-		if !ok {
-			continue
-		}
-		if about, id := c.asked(); about.spec.Key == key {
-			waiters = append(waiters, InspectedWaiter{ID: id, Who: e.who(about.cfg.Label, about.began())})
-		}
-	}
-	return waiters
-}
-
-// asked returns the call that a claim is, and how Redis will name the holder;
-// empty for what has none.
-func (c *call) asked() (*call, string) { return c, "" }
-
-func (c *claim) asked() (*call, string) {
-	id := c.spec.engine.HolderID(c.holder)
-	if c.spec.Half {
-		id += c.spec.Suffix
-	}
-	return &c.call, id
 }

@@ -1,4 +1,4 @@
-package engine
+package inspect
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/engine"
 	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/lua"
 )
@@ -19,13 +20,9 @@ const (
 	again = 50
 )
 
-// Pieces is for how long a request that has been done in part, and may be done now, is
-// sent again at once. Then it is refused, and who waits sends the next one.
-const Pieces = 100 * time.Millisecond
-
 // Queue reads the queue of a fair lock from a place on, and tells of each waiter once. The
 // deadline is zero where there is none. Who comes or goes meanwhile may be missing.
-func (e *Engine) Queue(ctx context.Context, opts run.Options, queue, scores any, from int, tell func(id string, deadline time.Time)) error {
+func Queue(ctx context.Context, e *engine.Engine, opts run.Options, queue, scores any, from int, tell func(id string, deadline time.Time)) error {
 	seen := map[string]bool{}
 	for {
 		args := append(make([]any, run.Head, run.Head+4), queue, scores, from, from+piece-1)
@@ -56,12 +53,12 @@ func (e *Engine) Queue(ctx context.Context, opts run.Options, queue, scores any,
 // mostFields is how many fields a hash is read of: none of ours has more.
 const mostFields = 1_000_000
 
-// inspectRest reads what inspect/object has left of what is long. Who comes or goes
+// readRest reads what inspect/object has left of what is long. Who comes or goes
 // meanwhile may be missing.
-func (e *Engine) inspectRest(ctx context.Context, opts run.Options, s *Spec, seen *seen) error {
+func readRest(ctx context.Context, e *engine.Engine, opts run.Options, s *engine.Spec, seen *seen) error {
 	object, queue, scores, clients, permits := s.Keys[0], s.Keys[2], s.Keys[3], s.Keys[4], s.Keys[5]
 	if seen.size > piece {
-		err := e.fields(ctx, opts, object, func(field, value string) bool {
+		err := fields(ctx, e, opts, object, func(field, value string) bool {
 			seen.fields[field] = value
 			seen.foreign = seen.foreign || !ofLock(field, value) || len(seen.fields) > mostFields
 			return !seen.foreign
@@ -74,12 +71,12 @@ func (e *Engine) inspectRest(ctx context.Context, opts run.Options, s *Spec, see
 		}
 	}
 	if len(seen.queue) == 2*piece {
-		if err := e.queueRest(ctx, opts, queue, scores, seen); err != nil {
+		if err := queueRest(ctx, e, opts, queue, scores, seen); err != nil {
 			return err
 		}
 	}
 	if seen.known > piece {
-		err := e.fields(ctx, opts, clients, func(client, till string) bool {
+		err := fields(ctx, e, opts, clients, func(client, till string) bool {
 			seen.clients[client] = till
 			return len(seen.clients) <= mostFields
 		})
@@ -88,7 +85,7 @@ func (e *Engine) inspectRest(ctx context.Context, opts run.Options, s *Spec, see
 		}
 	}
 	if len(seen.permits) == 2*piece {
-		return e.permitsRest(ctx, opts, permits, seen)
+		return permitsRest(ctx, e, opts, permits, seen)
 	}
 	return nil
 }
@@ -108,7 +105,7 @@ func ofLock(field, value string) bool {
 
 // fields reads a hash, and tells of each field, of some twice, until tell says that it is
 // enough.
-func (e *Engine) fields(ctx context.Context, opts run.Options, key string, tell func(field, value string) bool) error {
+func fields(ctx context.Context, e *engine.Engine, opts run.Options, key string, tell func(field, value string) bool) error {
 	for from := "0"; ; {
 		args := append(make([]any, run.Head, run.Head+3), key, from, piece)
 		reply, err := e.Eval(ctx, opts, lua.InspectFields, 1, args)
@@ -134,12 +131,12 @@ func (e *Engine) fields(ctx context.Context, opts run.Options, key string, tell 
 }
 
 // queueRest reads the waiters of a fair lock behind the first piece.
-func (e *Engine) queueRest(ctx context.Context, opts run.Options, queue, scores string, seen *seen) error {
+func queueRest(ctx context.Context, e *engine.Engine, opts run.Options, queue, scores string, seen *seen) error {
 	has := make(map[string]bool, piece)
 	for i := 0; i < len(seen.queue); i += 2 {
 		has[seen.queue[i]] = true
 	}
-	return e.Queue(ctx, opts, queue, scores, piece-again, func(id string, deadline time.Time) {
+	return Queue(ctx, e, opts, queue, scores, piece-again, func(id string, deadline time.Time) {
 		if has[id] {
 			return
 		}
@@ -153,7 +150,7 @@ func (e *Engine) queueRest(ctx context.Context, opts run.Options, queue, scores 
 
 // permitsRest reads the permits that are out behind the first piece: from score to score,
 // since a renewal moves a permit to the end of the set, and the ranks of all behind it.
-func (e *Engine) permitsRest(ctx context.Context, opts run.Options, key string, seen *seen) error {
+func permitsRest(ctx context.Context, e *engine.Engine, opts run.Options, key string, seen *seen) error {
 	at := make(map[string]int, 2*piece) // where each permit's score is
 	for i := 0; i < len(seen.permits); i += 2 {
 		at[seen.permits[i]] = i + 1

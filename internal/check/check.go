@@ -1,4 +1,5 @@
-package engine
+// Package check looks at the servers, and tries what the primitives need of them.
+package check
 
 import (
 	"cmp"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/latchkey-go/latchkey/internal/engine"
 	"github.com/latchkey-go/latchkey/internal/names"
 	"github.com/latchkey-go/latchkey/internal/run"
 )
@@ -34,16 +36,16 @@ type Finding struct {
 	Text   string
 }
 
-// A Checked is what a check found.
-type Checked struct {
+// A Report is what a check found.
+type Report struct {
 	Topology string
-	Servers  []CheckedServer
+	Servers  []Server
 	Findings []Finding
 }
 
-// A CheckedServer is one server as it describes itself. What it does not tell is
+// A Server is one server as it describes itself. What it does not tell is
 // zero.
-type CheckedServer struct {
+type Server struct {
 	Addr, Product, Version, Role, User string
 	Replicas                           int
 	MaxMemory, UsedMemory              int64
@@ -56,41 +58,27 @@ type CheckedServer struct {
 // checkBound is how long a check may take for one server.
 const checkBound = 10 * time.Second
 
-// Check looks at the servers, and tries what locks and the rest need.
-func (e *Engine) Check(ctx context.Context) (Checked, error) {
-	const op = "check"
-	s := &Spec{Kind: "latchkey"}
-	switch {
-	case e.Unfit() != nil:
-		return Checked{}, e.Wrap(op, s, e.Unfit())
-	case !e.gate.enter():
-		return Checked{}, e.Wrap(op, s, run.ErrClosed)
-	}
-	type answer struct {
-		got Checked
-		err error
-	}
-	answers := make(chan answer, 1)
-	go func() { // go-redis may keep us beyond ctx
-		defer e.gate.leave()
+// Run looks at the servers, and tries what locks and the rest need.
+func Run(ctx context.Context, e *engine.Engine) (Report, error) {
+	got := make(chan Report, 1)
+	err := e.Aside(ctx, "check", &engine.Spec{Kind: "latchkey"}, func() error {
 		c := &checker{engine: e}
 		err := c.run(ctx)
-		answers <- answer{c.got, err}
-	}()
+		got <- c.got
+		return err
+	})
 	select {
-	case a := <-answers:
-		return a.got, e.Wrap(op, s, a.err)
-	case <-ctx.Done():
-		return Checked{}, e.Wrap(op, s, ctx.Err())
-	case <-e.gate.closed:
-		return Checked{}, e.Wrap(op, s, run.ErrClosed)
+	case r := <-got:
+		return r, err
+	default:
+		return Report{}, err
 	}
 }
 
 // A checker is one check under way.
 type checker struct {
-	engine *Engine
-	got    Checked
+	engine *engine.Engine
+	got    Report
 }
 
 func (c *checker) find(name, server string, level Level, format string, args ...any) {
@@ -98,7 +86,7 @@ func (c *checker) find(name, server string, level Level, format string, args ...
 }
 
 func (c *checker) run(ctx context.Context) error {
-	switch rdb := c.engine.rdb.(type) {
+	switch rdb := c.engine.Redis().(type) {
 	case *redis.ClusterClient:
 		c.got.Topology = "cluster"
 		if err := c.cluster(ctx, rdb); err != nil {
@@ -106,7 +94,7 @@ func (c *checker) run(ctx context.Context) error {
 		}
 	case *redis.Client:
 		c.got.Topology = "single"
-		if rdb.Options().Addr == "FailoverClient" { // as go-redis calls it
+		if run.BehindSentinel(rdb) {
 			c.got.Topology = "sentinel"
 		}
 		if err := c.server(ctx, rdb, rdb.Options().Addr, c.probe()); err != nil {
@@ -116,7 +104,7 @@ func (c *checker) run(ctx context.Context) error {
 		c.got.Topology = fmt.Sprintf("%T", rdb)
 		c.find("topology", "", LevelNote, "a client of type %T is not looked into", rdb)
 	}
-	if slices.ContainsFunc(c.got.Servers, func(s CheckedServer) bool { return s.Role == RoleSentinel }) {
+	if slices.ContainsFunc(c.got.Servers, func(s Server) bool { return s.Role == RoleSentinel }) {
 		return ctx.Err() // nothing else can be tried there
 	}
 	c.client()
@@ -199,7 +187,7 @@ func (c *checker) clusterState(ctx context.Context, node *redis.Client) {
 func (c *checker) server(ctx context.Context, node *redis.Client, addr, key string) error {
 	ctx, cancel := context.WithTimeout(ctx, checkBound)
 	defer cancel()
-	s := CheckedServer{Addr: addr}
+	s := Server{Addr: addr}
 	if err := s.meet(ctx, node); err != nil {
 		return err
 	}
@@ -217,7 +205,7 @@ func (c *checker) server(ctx context.Context, node *redis.Client, addr, key stri
 }
 
 // meet measures the way to the server and its clock, and asks who we are there.
-func (s *CheckedServer) meet(ctx context.Context, node *redis.Client) error {
+func (s *Server) meet(ctx context.Context, node *redis.Client) error {
 	for range 5 {
 		sent := time.Now()
 		now, err := node.Time(ctx).Result()

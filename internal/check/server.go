@@ -1,4 +1,4 @@
-package engine
+package check
 
 import (
 	"strconv"
@@ -7,7 +7,7 @@ import (
 )
 
 // describe takes in what a server says of itself, and judges it.
-func (c *checker) describe(s *CheckedServer, info map[string]string) {
+func (c *checker) describe(s *Server, info map[string]string) {
 	s.Product, s.Version = "redis", info["redis_version"]
 	if v := info["valkey_version"]; v != "" {
 		s.Product, s.Version = "valkey", v
@@ -29,7 +29,7 @@ func (c *checker) describe(s *CheckedServer, info map[string]string) {
 	c.role(s)
 	c.memory(s)
 	c.persistence(s, info)
-	if info["cluster_enabled"] == "1" && !c.engine.cluster {
+	if info["cluster_enabled"] == "1" && !c.engine.InCluster() {
 		c.find("topology", s.Addr, LevelFailure, "this server is a node of a Redis Cluster, and the client is for a single server")
 	}
 }
@@ -57,7 +57,7 @@ func masters(info map[string]string) string {
 // leastMajor and leastMinor are of the oldest version that works.
 const leastMajor, leastMinor = 6, 2
 
-func (c *checker) version(s *CheckedServer) {
+func (c *checker) version(s *Server) {
 	var number [2]int
 	for i, part := range strings.SplitN(s.Version, ".", 3) {
 		if i < len(number) {
@@ -75,7 +75,7 @@ func (c *checker) version(s *CheckedServer) {
 	}
 }
 
-func (c *checker) role(s *CheckedServer) {
+func (c *checker) role(s *Server) {
 	switch {
 	case s.Role == "slave":
 		c.find("role", s.Addr, LevelFailure, "a replica: what is written there is refused; connect to its master")
@@ -89,7 +89,7 @@ func (c *checker) role(s *CheckedServer) {
 // nearlyFull is the part of the memory limit from which on that is a warning.
 const nearlyFull = 0.9
 
-func (c *checker) memory(s *CheckedServer) {
+func (c *checker) memory(s *Server) {
 	evicts := s.Policy != "noeviction" && s.Policy != ""
 	switch {
 	case s.MaxMemory > 0 && evicts:
@@ -109,7 +109,7 @@ func (c *checker) memory(s *CheckedServer) {
 	}
 }
 
-func (c *checker) persistence(s *CheckedServer, info map[string]string) {
+func (c *checker) persistence(s *Server, info map[string]string) {
 	switch {
 	case s.Persistent:
 		c.find("persistence", s.Addr, LevelOK, "an append-only file")

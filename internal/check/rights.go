@@ -1,4 +1,4 @@
-package engine
+package check
 
 import (
 	"context"
@@ -83,10 +83,10 @@ func (c *checker) pubsub(ctx context.Context, key string) {
 		e.LatchChannel(key),
 	} {
 		if plain {
-			well = c.heard(ctx, ch, e.rdb.Subscribe, e.rdb.Publish) && well
+			well = c.heard(ctx, ch, e.Redis().Subscribe, e.Redis().Publish) && well
 		}
 		if sharded {
-			well = c.heard(ctx, ch, e.rdb.SSubscribe, e.rdb.SPublish) && well
+			well = c.heard(ctx, ch, e.Redis().SSubscribe, e.Redis().SPublish) && well
 		}
 	}
 	if well {
@@ -98,7 +98,7 @@ func (c *checker) pubsub(ctx context.Context, key string) {
 func (c *checker) mode(ctx context.Context) pubsub.Mode {
 	ctx, cancel := context.WithTimeout(ctx, hearWithin)
 	defer cancel()
-	return c.engine.notifier.ModeKnown(ctx)
+	return c.engine.WakeUps(ctx)
 }
 
 // hearWithin is how long a message may take.
@@ -117,7 +117,7 @@ func (c *checker) heard(ctx context.Context, ch string, subscribe func(context.C
 		return false
 	}
 	if err := publish(ctx, ch, "check").Err(); err != nil {
-		c.find("pubsub", "", LevelWarning, "who unlocks cannot tell %q, and waiters learn of it up to %v late: %v", ch, c.engine.cfg.Recheck, err)
+		c.find("pubsub", "", LevelWarning, "who unlocks cannot tell %q, and waiters learn of it up to %v late: %v", ch, c.engine.Recheck(), err)
 		return false
 	}
 	for {
@@ -129,7 +129,7 @@ func (c *checker) heard(ctx context.Context, ch string, subscribe func(context.C
 			if errors.Is(err, context.DeadlineExceeded) {
 				err = errors.New("nothing arrives")
 			}
-			c.find("pubsub", "", LevelWarning, "a message on %q is lost, and waiters learn of releases up to %v late: %v", ch, c.engine.cfg.Recheck, err)
+			c.find("pubsub", "", LevelWarning, "a message on %q is lost, and waiters learn of releases up to %v late: %v", ch, c.engine.Recheck(), err)
 			return false
 		}
 	}
