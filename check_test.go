@@ -62,6 +62,16 @@ func TestCheckOfAHealthyServer(t *testing.T) {
 	assert.Empty(t, s.Do(t, "KEYS", "*"), "nothing stays behind")
 }
 
+// What takes longer than a command may take on its caller's goroutine is no refusal.
+func TestCheckOnASlowServer(t *testing.T) {
+	s := redistest.Start(t, "--appendonly", "yes")
+	s.Allow(t, forCheck...)
+	p := redistest.NewProxy(t, s.Addr)
+	p.Delay(60 * time.Millisecond)
+	r := check(t, newClient(t, s.Client(t, func(o *redis.Options) { o.Addr, o.ContextTimeoutEnabled = p.Addr(), true })))
+	require.Equal(t, latchkey.LevelOK, r.Worst(), "%+v", r.Findings)
+}
+
 func TestCheckFindsWhatIsWrong(t *testing.T) {
 	s := redistest.Start(t)
 	s.Allow(t, forCheck...)

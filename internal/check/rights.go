@@ -44,7 +44,7 @@ func (c *checker) rights(ctx context.Context, server, key string) {
 	for _, k := range checkedKeys {
 		name := k.key(key)
 		args := append(make([]any, run.Head, run.Head+2), name, k.kind)
-		reply, err := c.engine.Eval(ctx, run.Options{}, lua.InspectCheck, 1, args)
+		reply, err := c.engine.Eval(ctx, run.Options{Once: true}, lua.InspectCheck, 1, args)
 		var refusals []string
 		switch {
 		case err != nil:
