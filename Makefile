@@ -88,7 +88,7 @@ tidy-check:
 	@sh scripts/tidy -check
 
 bench: setup
-	@sh scripts/modules go test -run '^$$' -bench . -benchtime=$(BENCHTIME) -timeout 20m ./...
+	@cd bench && go test -vet=off -run '^$$' -bench . -benchtime=$(BENCHTIME) -timeout 20m ./...
 	@cd bench && go run ./cmd/compare -quick
 
 # Everything, in earnest: for a quiet machine; half an hour or so.
