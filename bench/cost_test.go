@@ -49,6 +49,9 @@ func answer(_ context.Context, cmd redis.Cmder) error {
 	return nil
 }
 
+// plain is what a client would find out by asking a server.
+var plain = latchkey.WithPubSub(latchkey.PubSubPlain)
+
 // instantClient returns a client without a server.
 func instantClient(b *testing.B) *redis.Client {
 	b.Helper()
@@ -63,7 +66,7 @@ func instantClient(b *testing.B) *redis.Client {
 // is go-redis's part of it, two commands of as many arguments.
 func BenchmarkCost(b *testing.B) {
 	b.Run("pair", func(b *testing.B) {
-		f := lockPair(b, instantClient(b))
+		f := lockPair(b, instantClient(b), plain)
 		b.ReportAllocs()
 		for b.Loop() {
 			f()
@@ -93,7 +96,7 @@ func BenchmarkCores(b *testing.B) {
 		b.Skip("one processor")
 	}
 	const d = 300 * time.Millisecond
-	c := latchkey.New(instantClient(b))
+	c := latchkey.New(instantClient(b), plain)
 	b.Cleanup(func() { must(b, c.Close()) })
 	pairs := func(i int) pass {
 		l := rlock.New(c, fmt.Sprint("name:", i))

@@ -119,13 +119,13 @@ func floorPair(b *testing.B, rdb *redis.Client) func() {
 }
 
 // lockPair returns Lock and Unlock, with a context that can be cancelled.
-func lockPair(b *testing.B, rdb *redis.Client, opts ...rlock.Option) func() {
+func lockPair(b *testing.B, rdb *redis.Client, opts ...latchkey.Option) func() {
 	b.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	b.Cleanup(cancel)
-	c := latchkey.New(rdb)
+	c := latchkey.New(rdb, opts...)
 	b.Cleanup(func() { must(b, c.Close()) })
-	l := rlock.New(c, "ours", opts...)
+	l := rlock.New(c, "ours")
 	return func() { // must is Helper too, which takes longer than half a Lock
 		h, err := l.Lock(ctx)
 		if err == nil {

@@ -40,10 +40,11 @@ type batcher struct {
 	carry    func(cmds []redis.Cmder) // sends one pipeline and waits
 	underway *atomic.Int32            // commands, in this batcher or not
 
+	sending atomic.Int32 // pipelines under way; written with mu
+
 	// mu guards the fields below.
 	mu      sync.Mutex
 	queue   []*batchItem
-	sending int         // pipelines under way
 	since   time.Time   // when the last one was begun
 	avoid   time.Time   // until then no command joins the others
 	look    *time.Timer // for one that is late; nil before the first
@@ -73,9 +74,12 @@ func (j *batchItem) over() {
 // add puts cmd, or r if that is nil, with the others, if there are others, and returns
 // nil if there are not. The outcome comes on done.
 func (p *batcher) add(cmd redis.Cmder, r *BatchRequest) *batchItem {
+	if p.sending.Load() == 0 && p.underway.Load() <= pipeFrom {
+		return nil // callers that are few have no lock in common
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.sending == 0 && p.underway.Load() <= pipeFrom || !p.avoid.IsZero() && time.Now().Before(p.avoid) {
+	if !p.avoid.IsZero() && time.Now().Before(p.avoid) {
 		return nil
 	}
 	j, _ := p.used.Get().(*batchItem)
@@ -91,7 +95,7 @@ func (p *batcher) add(cmd redis.Cmder, r *BatchRequest) *batchItem {
 	if p.runner == nil {
 		deep = nodeDeep
 	}
-	if p.sending == 0 || p.sending == 1 && len(p.queue) >= deep || p.isLate() {
+	if p.sending.Load() == 0 || p.sending.Load() == 1 && len(p.queue) >= deep || p.isLate() {
 		p.begin()
 	} else {
 		p.watch()
@@ -116,11 +120,11 @@ func (p *batcher) join(ctx context.Context, rn *Runner, opts Options, cmd redis.
 
 // isLate reports whether the pipelines under way may hang, and another one may be
 // begun. The caller has mu.
-func (p *batcher) isLate() bool { return p.sending < pipes && time.Since(p.since) > pipeLate }
+func (p *batcher) isLate() bool { return p.sending.Load() < pipes && time.Since(p.since) > pipeLate }
 
 // begin begins another pipeline. The caller has mu.
 func (p *batcher) begin() {
-	p.sending++
+	p.sending.Add(1)
 	p.since = time.Now()
 	go p.send()
 }
@@ -158,7 +162,7 @@ func (p *batcher) take() []*batchItem {
 	defer p.mu.Unlock()
 	n := min(len(p.queue), pipeDepth)
 	if n == 0 {
-		p.sending--
+		p.sending.Add(-1)
 		return nil
 	}
 	batch := p.queue[:n:n]
@@ -218,7 +222,7 @@ func (p *batcher) send() {
 func (p *batcher) idle() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.sending == 0
+	return p.sending.Load() == 0
 }
 
 // nodes are the batchers of a cluster, by node.

@@ -107,7 +107,7 @@ func TestPipeGoesRoundOneThatHangs(t *testing.T) {
 		}
 		synctest.Wait()
 		assert.Len(t, h.begun, pipes-1, "pipelines under way besides the first")
-		for len(h.begun) > 0 || p.sending > 0 {
+		for len(h.begun) > 0 || p.sending.Load() > 0 {
 			h.let <- nil
 			synctest.Wait()
 			for len(h.begun) > 0 {
@@ -136,7 +136,7 @@ func TestPipeGoesRoundOneThatHangsThoughNobodyComes(t *testing.T) {
 		time.Sleep(time.Minute) // the look-out comes to rest too
 		synctest.Wait()
 		assert.False(t, p.looking)
-		assert.Zero(t, p.sending)
+		assert.Zero(t, p.sending.Load())
 	})
 }
 
@@ -176,7 +176,7 @@ func TestPipeIsBoundedInDepth(t *testing.T) {
 			for len(h.begun) > 0 {
 				sizes[len(<-h.begun)]++
 			}
-			if p.sending == 0 {
+			if p.sending.Load() == 0 {
 				break
 			}
 			h.let <- nil
