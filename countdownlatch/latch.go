@@ -54,7 +54,7 @@ func (l *Latch) TrySetCount(ctx context.Context, n int64) (set bool, err error) 
 		return false, l.engine.Wrap(op, l.spec, fmt.Errorf("a count of %d: the most is %d", n, int64(engine.MaxCount)))
 	}
 	r := l.request()
-	err = l.engine.Change(ctx, op, l.spec, func(ctx context.Context, opts run.Options, d run.Deadline) (v engine.Verdict, err error) {
+	err = l.engine.Change(ctx, op, l.spec, func(ctx context.Context, opts run.Options, d run.Deadline) (v engine.Status, err error) {
 		r.deadline = d
 		v, err = l.scripts.set(ctx, l.engine, opts, r, n)
 		set = v == engine.Granted
@@ -71,7 +71,7 @@ func (l *Latch) TrySetCount(ctx context.Context, n int64) (set bool, err error) 
 // after the unlock timeout (WithUnlockTimeout).
 func (l *Latch) CountDown(ctx context.Context) error {
 	r := l.request()
-	err := l.engine.Return(ctx, "count-down", l.spec, func(ctx context.Context, opts run.Options, d run.Deadline) (engine.Verdict, error) {
+	err := l.engine.Return(ctx, "count-down", l.spec, func(ctx context.Context, opts run.Options, d run.Deadline) (engine.Status, error) {
 		r.deadline = d
 		return l.scripts.countDown(ctx, l.engine, opts, r)
 	})
@@ -144,12 +144,12 @@ func (w *look) Ask(ctx context.Context, opts run.Options, _ run.Deadline) (engin
 	w.over = w.looked && st.ended != 0 && st.ended != w.ended
 	w.looked, w.ended = true, st.ended
 	if !w.begin && st.left <= 0 || w.begin && st.running && !w.over {
-		return engine.Answer{Verdict: engine.Granted}, nil
+		return engine.Answer{Status: engine.Granted}, nil
 	}
 	if w.over {
-		return engine.Answer{Verdict: engine.Granted, Earlier: true}, nil
+		return engine.Answer{Status: engine.Granted, Earlier: true}, nil
 	}
-	return engine.Answer{Verdict: engine.Refused}, nil
+	return engine.Answer{Status: engine.Refused}, nil
 }
 
 // Succeeds makes the last look of the head of before the last one of w.
@@ -168,8 +168,8 @@ func (w *look) Admitted(by engine.Want) {
 func (*look) Got() error { return nil }
 
 // Undo is never called.
-func (*look) Undo(context.Context, run.Options) (engine.Verdict, error) {
-	return engine.Already, nil
+func (*look) Undo(context.Context, run.Options) (engine.Status, error) {
+	return engine.Unchanged, nil
 }
 
 // Kept says that a look changes nothing.

@@ -48,19 +48,19 @@ func (s *scripts) args(n int) []any {
 }
 
 // set runs countdownlatch/set.
-func (s *scripts) set(ctx context.Context, e *engine.Engine, opts run.Options, r *request, n int64) (engine.Verdict, error) {
+func (s *scripts) set(ctx context.Context, e *engine.Engine, opts run.Options, r *request, n int64) (engine.Status, error) {
 	return s.run(ctx, e, opts, lua.LatchSet, 2, append(s.args(9), r.claim, n, r.ticket.Number, keep,
 		r.deadline.NotAfter, r.deadline.Ahead, s.channel, e.Verb()))
 }
 
 // countDown runs countdownlatch/countdown.
-func (s *scripts) countDown(ctx context.Context, e *engine.Engine, opts run.Options, r *request) (engine.Verdict, error) {
+func (s *scripts) countDown(ctx context.Context, e *engine.Engine, opts run.Options, r *request) (engine.Status, error) {
 	return s.run(ctx, e, opts, lua.LatchCountDown, 3, append(s.args(9), r.claim, s.ended, r.ticket.Number, keep,
 		r.deadline.NotAfter, r.deadline.Ahead, s.channel, e.Verb()))
 }
 
-// run runs a script that answers with a verdict and the server's time.
-func (s *scripts) run(ctx context.Context, e *engine.Engine, opts run.Options, script *lua.Script, keys int, args []any) (engine.Verdict, error) {
+// run runs a script that answers with a status and the server's time.
+func (s *scripts) run(ctx context.Context, e *engine.Engine, opts run.Options, script *lua.Script, keys int, args []any) (engine.Status, error) {
 	reply, err := e.Eval(ctx, opts, script, keys, args)
 	if err != nil {
 		return 0, err
@@ -75,7 +75,7 @@ func (s *scripts) run(ctx context.Context, e *engine.Engine, opts run.Options, s
 	case 0:
 		return engine.Refused, nil
 	}
-	return engine.Late, nil
+	return engine.PastDeadline, nil
 }
 
 // delete runs countdownlatch/delete.

@@ -111,26 +111,26 @@ func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, opts run.Option
 		return engine.Grant{}, err
 	case reply.Ints == nil && reply.Any == nil:
 		e.Learn(reply, reply.Int)
-		return engine.Grant{Verdict: engine.Granted, Left: r.Lease}, nil
+		return engine.Grant{Status: engine.Granted, Left: r.Lease}, nil
 	}
 	ints, text := split(reply)
 	switch {
 	case len(ints) == 4 && ints[0] == 0:
 		e.Learn(reply, ints[2])
-		return engine.Grant{Verdict: engine.Refused, Left: engine.LeaseLeft(ints[1]), Server: ints[2], Ticket: ints[3], Next: text}, nil
+		return engine.Grant{Status: engine.Refused, Left: engine.LeaseLeft(ints[1]), Server: ints[2], Ticket: ints[3], Next: text}, nil
 	case len(ints) == 3:
-		if verdict, ok := acquireVerdicts[ints[0]]; ok {
+		if status, ok := acquireStatuses[ints[0]]; ok {
 			e.Learn(reply, ints[2])
-			return engine.Grant{Verdict: verdict, Left: engine.LeaseLeft(ints[1]), Server: ints[2]}, nil
+			return engine.Grant{Status: status, Left: engine.LeaseLeft(ints[1]), Server: ints[2]}, nil
 		}
 	}
 	return engine.Grant{}, run.Unexpected(lua.FairLockAcquire, reply)
 }
 
-var acquireVerdicts = map[int64]engine.Verdict{1: engine.Granted, -1: engine.Gone, -2: engine.Late}
+var acquireStatuses = map[int64]engine.Status{1: engine.Granted, -1: engine.NotHolder, -2: engine.PastDeadline}
 
 // Release runs fairlock/release.
-func (s *scripts) Release(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Return) (engine.Verdict, error) {
+func (s *scripts) Release(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Return) (engine.Status, error) {
 	keys, args := 4, s.args(16)
 	if r.Label != "" {
 		keys, args = keys+1, append(args, names.Label(s.key, r.Holder))
@@ -152,20 +152,20 @@ func (s *scripts) Release(ctx context.Context, e *engine.Engine, opts run.Option
 	}
 	ints, text := split(reply)
 	if len(ints) == 3 {
-		if verdict, ok := releaseVerdicts[ints[0]]; ok {
+		if status, ok := releaseStatuses[ints[0]]; ok {
 			r.Given = ints[0] == 3
 			if ints[2] > 0 {
 				e.Learn(reply, ints[2])
 			}
 			r.Next = text
-			return verdict, nil
+			return status, nil
 		}
 	}
 	return 0, run.Unexpected(lua.FairLockRelease, reply)
 }
 
-var releaseVerdicts = map[int64]engine.Verdict{
-	1: engine.Granted, 3: engine.Granted, 2: engine.Already, -1: engine.Gone, -2: engine.Late,
+var releaseStatuses = map[int64]engine.Status{
+	1: engine.Granted, 3: engine.Granted, 2: engine.Unchanged, -1: engine.NotHolder, -2: engine.PastDeadline,
 }
 
 // split returns the integers of an array, and the text behind them if any.
@@ -193,7 +193,7 @@ func (*scripts) Renew(ctx context.Context, e *engine.Engine, opts run.Options, b
 }
 
 // Leave runs fairlock/leave.
-func (s *scripts) Leave(ctx context.Context, e *engine.Engine, opts run.Options, l *engine.Leaving) (engine.Verdict, error) {
+func (s *scripts) Leave(ctx context.Context, e *engine.Engine, opts run.Options, l *engine.Leaving) (engine.Status, error) {
 	args := append(s.args(12), l.Holder, l.Wait.Milliseconds(), s.timeoutArg, s.clientArg,
 		l.Deadline.NotAfter, l.Deadline.Ahead, s.channelArg, e.Verb())
 	reply, err := e.Eval(ctx, opts, lua.FairLockLeave, 4, args)
@@ -202,16 +202,16 @@ func (s *scripts) Leave(ctx context.Context, e *engine.Engine, opts run.Options,
 	}
 	ints, text := split(reply)
 	if len(ints) == 2 {
-		if verdict, ok := leaveVerdicts[ints[0]]; ok {
+		if status, ok := leaveStatuses[ints[0]]; ok {
 			e.Learn(reply, ints[1])
 			l.Next = text
-			return verdict, nil
+			return status, nil
 		}
 	}
 	return 0, run.Unexpected(lua.FairLockLeave, reply)
 }
 
-var leaveVerdicts = map[int64]engine.Verdict{1: engine.Granted, 0: engine.Already, -2: engine.Late}
+var leaveStatuses = map[int64]engine.Status{1: engine.Granted, 0: engine.Unchanged, -2: engine.PastDeadline}
 
 // Keep runs fairlock/keep.
 func (s *scripts) Keep(ctx context.Context, e *engine.Engine, opts run.Options, holders []string) (has []bool, at int64, err error) {

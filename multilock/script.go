@@ -103,20 +103,20 @@ func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, opts run.Option
 		return engine.Grant{}, err
 	}
 	if len(reply.Ints) == 3 {
-		if verdict, ok := acquireVerdicts[reply.Ints[0]]; ok {
+		if status, ok := acquireStatuses[reply.Ints[0]]; ok {
 			e.Learn(reply, reply.Ints[2])
-			return engine.Grant{Verdict: verdict, Left: engine.LeaseLeft(reply.Ints[1])}, nil
+			return engine.Grant{Status: status, Left: engine.LeaseLeft(reply.Ints[1])}, nil
 		}
 	}
 	return engine.Grant{}, run.Unexpected(lua.GroupAcquire, reply.Ints)
 }
 
-var acquireVerdicts = map[int64]engine.Verdict{
-	1: engine.Granted, 0: engine.Refused, -1: engine.Gone, -2: engine.Late,
+var acquireStatuses = map[int64]engine.Status{
+	1: engine.Granted, 0: engine.Refused, -1: engine.NotHolder, -2: engine.PastDeadline,
 }
 
 // Release runs multilock/release.
-func (s *scripts) Release(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Return) (engine.Verdict, error) {
+func (s *scripts) Release(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Return) (engine.Status, error) {
 	who, heir := plain(r.Holder), ""
 	keys, args := 2, append(s.args(11), claimKey(s.key, r.Holder))
 	if r.Label != "" {
@@ -131,16 +131,16 @@ func (s *scripts) Release(ctx context.Context, e *engine.Engine, opts run.Option
 		return 0, err
 	}
 	if len(reply.Ints) == 3 {
-		if verdict, ok := releaseVerdicts[reply.Ints[0]]; ok {
+		if status, ok := releaseStatuses[reply.Ints[0]]; ok {
 			e.Learn(reply, reply.Ints[2])
-			return verdict, nil
+			return status, nil
 		}
 	}
 	return 0, run.Unexpected(lua.GroupRelease, reply.Ints)
 }
 
-var releaseVerdicts = map[int64]engine.Verdict{
-	1: engine.Granted, 2: engine.Already, -1: engine.Gone, -2: engine.Late,
+var releaseStatuses = map[int64]engine.Status{
+	1: engine.Granted, 2: engine.Unchanged, -1: engine.NotHolder, -2: engine.PastDeadline,
 }
 
 // RenewKind names multilock/renew.

@@ -80,14 +80,14 @@ func (s *scripts) acquire(ctx context.Context, e *engine.Engine, opts run.Option
 		more := got[2] == 0 // permits to reclaim
 		switch {
 		case got[0] < 0:
-			return engine.Answer{Verdict: engine.Late}, 0, nil
+			return engine.Answer{Status: engine.PastDeadline}, 0, nil
 		case got[0] == 0 && more && time.Since(began) < run.Pieces:
 			args = slices.Clone(args) // the first may still be read by go-redis
 			continue
 		case got[0] == 0:
-			return engine.Answer{Verdict: engine.Refused, After: engine.LeaseLeft(got[2])}, 0, nil
+			return engine.Answer{Status: engine.Refused, After: engine.LeaseLeft(got[2])}, 0, nil
 		}
-		return engine.Answer{Verdict: engine.Granted, Last: got[1] <= 0 && !more, After: engine.LeaseLeft(got[2])}, int(got[0]) - 1, nil
+		return engine.Answer{Status: engine.Granted, Last: got[1] <= 0 && !more, After: engine.LeaseLeft(got[2])}, int(got[0]) - 1, nil
 	}
 }
 
@@ -153,37 +153,37 @@ func (*scripts) Renew(ctx context.Context, e *engine.Engine, opts run.Options, b
 }
 
 // set runs permitsemaphore/set.
-func (s *scripts) set(ctx context.Context, e *engine.Engine, opts run.Options, r *request, n int) (engine.Verdict, error) {
+func (s *scripts) set(ctx context.Context, e *engine.Engine, opts run.Options, r *request, n int) (engine.Status, error) {
 	return s.run(ctx, e, opts, lua.PermitSet, append(s.args(9), r.claim, n, r.ticket.Number, keep,
 		r.deadline.NotAfter, r.deadline.Ahead, s.channelArg, e.Verb()))
 }
 
 // add runs permitsemaphore/add.
-func (s *scripts) add(ctx context.Context, e *engine.Engine, opts run.Options, r *request, n int) (engine.Verdict, error) {
+func (s *scripts) add(ctx context.Context, e *engine.Engine, opts run.Options, r *request, n int) (engine.Status, error) {
 	return s.run(ctx, e, opts, lua.PermitAdd, append(s.args(9), r.claim, n, r.ticket.Number, keep,
 		r.deadline.NotAfter, r.deadline.Ahead, s.channelArg, e.Verb()))
 }
 
 // resize runs permitsemaphore/resize.
-func (s *scripts) resize(ctx context.Context, e *engine.Engine, opts run.Options, r *request, n int) (engine.Verdict, error) {
+func (s *scripts) resize(ctx context.Context, e *engine.Engine, opts run.Options, r *request, n int) (engine.Status, error) {
 	return s.runOn(ctx, e, opts, lua.PermitResize, 3, append(s.args(10), s.outArg, r.claim, n, r.ticket.Number, keep,
 		r.deadline.NotAfter, r.deadline.Ahead, s.channelArg, e.Verb()))
 }
 
 // update runs permitsemaphore/update.
-func (s *scripts) update(ctx context.Context, e *engine.Engine, opts run.Options, r *request, id string, lease time.Duration) (engine.Verdict, error) {
+func (s *scripts) update(ctx context.Context, e *engine.Engine, opts run.Options, r *request, id string, lease time.Duration) (engine.Status, error) {
 	args := append(make([]any, run.Head, run.Head+10), s.outArg, r.claim, id, lease.Milliseconds(),
 		r.ticket.Number, keep, r.deadline.NotAfter, r.deadline.Ahead, s.channelArg, e.Verb())
 	return s.runOn(ctx, e, opts, lua.PermitUpdate, 2, args)
 }
 
-// run runs a script with two keys that answers with a verdict and the server's
+// run runs a script with two keys that answers with a status and the server's
 // time.
-func (s *scripts) run(ctx context.Context, e *engine.Engine, opts run.Options, script *lua.Script, args []any) (engine.Verdict, error) {
+func (s *scripts) run(ctx context.Context, e *engine.Engine, opts run.Options, script *lua.Script, args []any) (engine.Status, error) {
 	return s.runOn(ctx, e, opts, script, 2, args)
 }
 
-func (*scripts) runOn(ctx context.Context, e *engine.Engine, opts run.Options, script *lua.Script, keys int, args []any) (engine.Verdict, error) {
+func (*scripts) runOn(ctx context.Context, e *engine.Engine, opts run.Options, script *lua.Script, keys int, args []any) (engine.Status, error) {
 	reply, err := e.Eval(ctx, opts, script, keys, args)
 	if err != nil {
 		return 0, err
@@ -198,7 +198,7 @@ func (*scripts) runOn(ctx context.Context, e *engine.Engine, opts run.Options, s
 	case 0:
 		return engine.Refused, nil
 	}
-	return engine.Late, nil
+	return engine.PastDeadline, nil
 }
 
 // A state is what permitsemaphore/state tells.

@@ -179,7 +179,7 @@ func (s *Semaphore) release(ctx context.Context, op string, ids []string) (unkno
 	}
 	ended := s.engine.Returning(ctx, s.spec, raw)
 	maybe := false
-	err = s.engine.Return(ctx, op, s.spec, func(ctx context.Context, opts run.Options, _ run.Deadline) (engine.Verdict, error) {
+	err = s.engine.Return(ctx, op, s.spec, func(ctx context.Context, opts run.Options, _ run.Deadline) (engine.Status, error) {
 		out, err := s.scripts.Free(ctx, s.engine, opts, raw, true)
 		unknown = nil
 		for i, there := range out {
@@ -204,7 +204,7 @@ func (s *Semaphore) TrySetPermits(ctx context.Context, n int) (set bool, err err
 	if err := engine.CheckCount(int64(n), 0); err != nil {
 		return false, s.engine.Wrap(op, s.spec, err)
 	}
-	err = s.change(ctx, op, func(ctx context.Context, opts run.Options, r *request) (v engine.Verdict, err error) {
+	err = s.change(ctx, op, func(ctx context.Context, opts run.Options, r *request) (v engine.Status, err error) {
 		v, err = s.scripts.set(ctx, s.engine, opts, r, n)
 		set = v == engine.Granted
 		return v, err
@@ -221,7 +221,7 @@ func (s *Semaphore) SetPermits(ctx context.Context, n int) error {
 	if err := engine.CheckCount(int64(n), 0); err != nil {
 		return s.engine.Wrap(op, s.spec, err)
 	}
-	return s.change(ctx, op, func(ctx context.Context, opts run.Options, r *request) (engine.Verdict, error) {
+	return s.change(ctx, op, func(ctx context.Context, opts run.Options, r *request) (engine.Status, error) {
 		return s.scripts.resize(ctx, s.engine, opts, r, n)
 	})
 }
@@ -235,15 +235,15 @@ func (s *Semaphore) AddPermits(ctx context.Context, n int) error {
 	if err := engine.CheckCount(int64(n), -engine.MaxCount); err != nil || n == 0 {
 		return s.engine.Wrap(op, s.spec, err)
 	}
-	return s.change(ctx, op, func(ctx context.Context, opts run.Options, r *request) (engine.Verdict, error) {
+	return s.change(ctx, op, func(ctx context.Context, opts run.Options, r *request) (engine.Status, error) {
 		return s.scripts.add(ctx, s.engine, opts, r, n)
 	})
 }
 
 // change runs f, which makes one request that may be made again.
-func (s *Semaphore) change(ctx context.Context, op string, f func(context.Context, run.Options, *request) (engine.Verdict, error)) error {
+func (s *Semaphore) change(ctx context.Context, op string, f func(context.Context, run.Options, *request) (engine.Status, error)) error {
 	r := s.request()
-	err := s.engine.Change(ctx, op, s.spec, func(ctx context.Context, opts run.Options, d run.Deadline) (engine.Verdict, error) {
+	err := s.engine.Change(ctx, op, s.spec, func(ctx context.Context, opts run.Options, d run.Deadline) (engine.Status, error) {
 		r.deadline = d
 		return f(ctx, opts, r)
 	})
@@ -297,7 +297,7 @@ func (s *Semaphore) UpdateLease(ctx context.Context, id string, lease time.Durat
 	}
 	lease = max(lease.Truncate(time.Millisecond), 0)
 	sent := s.engine.Instant() // the first request may be the one that counts
-	err = s.change(ctx, op, func(ctx context.Context, opts run.Options, r *request) (engine.Verdict, error) {
+	err = s.change(ctx, op, func(ctx context.Context, opts run.Options, r *request) (engine.Status, error) {
 		v, err := s.scripts.update(ctx, s.engine, opts, r, raw, lease)
 		if updated = v == engine.Granted; updated {
 			s.engine.Relet(ctx, s.spec, raw, sent, lease)

@@ -98,7 +98,7 @@ func (w *want) Leases() []*engine.Lease {
 }
 
 // Undo gives the permits back, if they are out.
-func (w *want) Undo(ctx context.Context, opts run.Options) (engine.Verdict, error) {
+func (w *want) Undo(ctx context.Context, opts run.Options) (engine.Status, error) {
 	out, err := w.semaphore.scripts.Free(ctx, w.semaphore.engine, opts, w.ids, false)
 	if err != nil {
 		return 0, err
@@ -108,7 +108,7 @@ func (w *want) Undo(ctx context.Context, opts run.Options) (engine.Verdict, erro
 			return engine.Granted, nil
 		}
 	}
-	return engine.Gone, nil
+	return engine.NotHolder, nil
 }
 
 // Sweep gives back what a request that came late took in the name of permits that

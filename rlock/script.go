@@ -114,12 +114,12 @@ func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, opts run.Option
 		return engine.Grant{}, err
 	case reply.Ints == nil:
 		e.Learn(reply, reply.Int)
-		return engine.Grant{Verdict: engine.Granted, Left: r.Lease}, nil
+		return engine.Grant{Status: engine.Granted, Left: r.Lease}, nil
 	}
 	if len(reply.Ints) == 4 {
-		if verdict, ok := acquireVerdicts[reply.Ints[0]]; ok {
+		if status, ok := acquireStatuses[reply.Ints[0]]; ok {
 			e.Learn(reply, reply.Ints[2])
-			return engine.Grant{Verdict: verdict, Left: engine.LeaseLeft(reply.Ints[1]), Token: reply.Ints[3], Server: reply.Ints[2]}, nil
+			return engine.Grant{Status: status, Left: engine.LeaseLeft(reply.Ints[1]), Token: reply.Ints[3], Server: reply.Ints[2]}, nil
 		}
 	}
 	return engine.Grant{}, run.Unexpected(lua.RLockAcquire, reply.Ints)
@@ -137,12 +137,12 @@ func (s *scripts) acquireMany(ctx context.Context, e *engine.Engine, opts run.Op
 	return e.AcquireMany(ctx, opts, &part, r.Lease)
 }
 
-var acquireVerdicts = map[int64]engine.Verdict{
-	1: engine.Granted, 0: engine.Refused, -1: engine.Gone, -2: engine.Late,
+var acquireStatuses = map[int64]engine.Status{
+	1: engine.Granted, 0: engine.Refused, -1: engine.NotHolder, -2: engine.PastDeadline,
 }
 
 // Release runs rlock/release, or rlock/pass when there is an heir before all others.
-func (s *scripts) Release(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Return) (engine.Verdict, error) {
+func (s *scripts) Release(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Return) (engine.Status, error) {
 	if r.Heir != nil && r.Heir.Entry == "" {
 		return s.pass(ctx, e, opts, r)
 	}
@@ -192,7 +192,7 @@ func (s *scripts) Release(ctx context.Context, e *engine.Engine, opts run.Option
 		return engine.Granted, nil
 	}
 	if len(reply.Ints) == 3 {
-		if verdict, ok := releaseVerdicts[reply.Ints[0]]; ok {
+		if status, ok := releaseStatuses[reply.Ints[0]]; ok {
 			if reply.Ints[2] > 0 {
 				e.Learn(reply, reply.Ints[2])
 			}
@@ -204,7 +204,7 @@ func (s *scripts) Release(ctx context.Context, e *engine.Engine, opts run.Option
 			case 5:
 				r.Listed, r.Heard = reply.Ints[2], int(reply.Ints[1])
 			}
-			return verdict, nil
+			return status, nil
 		}
 	}
 	return 0, run.Unexpected(lua.RLockRelease, reply.Ints)
@@ -234,8 +234,8 @@ func (s *scripts) releaseMany(ctx context.Context, e *engine.Engine, opts run.Op
 	return true, nil
 }
 
-var releaseVerdicts = map[int64]engine.Verdict{
-	1: engine.Granted, 3: engine.Granted, 4: engine.Granted, 5: engine.Granted, 2: engine.Already, -1: engine.Gone, -2: engine.Late,
+var releaseStatuses = map[int64]engine.Status{
+	1: engine.Granted, 3: engine.Granted, 4: engine.Granted, 5: engine.Granted, 2: engine.Unchanged, -1: engine.NotHolder, -2: engine.PastDeadline,
 }
 
 // appendTexts appends texts as arguments.
@@ -255,7 +255,7 @@ func bit(yes bool) int {
 }
 
 // pass runs rlock/pass.
-func (s *scripts) pass(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Return) (engine.Verdict, error) {
+func (s *scripts) pass(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Return) (engine.Status, error) {
 	keys, args := 1, s.args(12+len(r.Unlist))
 	if r.Heir.Tokens > 0 {
 		keys, args = keys+1, append(args, s.token)
@@ -276,10 +276,10 @@ func (s *scripts) pass(ctx context.Context, e *engine.Engine, opts run.Options, 
 		return 0, err
 	}
 	if len(reply.Ints) == 4 {
-		if verdict, ok := releaseVerdicts[reply.Ints[0]]; ok {
+		if status, ok := releaseStatuses[reply.Ints[0]]; ok {
 			e.Learn(reply, reply.Ints[1])
-			r.Given, r.Token, r.More = verdict == engine.Granted, reply.Ints[2], reply.Ints[3]
-			return verdict, nil
+			r.Given, r.Token, r.More = status == engine.Granted, reply.Ints[2], reply.Ints[3]
+			return status, nil
 		}
 	}
 	return 0, run.Unexpected(lua.RLockPass, reply.Ints)

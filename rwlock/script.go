@@ -122,20 +122,20 @@ func renewResult(answer int64) watchdog.Result {
 // acquired reads what the acquire scripts answer.
 func acquired(e *engine.Engine, script *lua.Script, reply run.Reply) (engine.Grant, error) {
 	if len(reply.Ints) == 3 {
-		if verdict, ok := acquireVerdicts[reply.Ints[0]]; ok {
+		if status, ok := acquireStatuses[reply.Ints[0]]; ok {
 			e.Learn(reply, reply.Ints[2])
-			return engine.Grant{Verdict: verdict, Left: engine.LeaseLeft(reply.Ints[1]), Server: reply.Ints[2]}, nil
+			return engine.Grant{Status: status, Left: engine.LeaseLeft(reply.Ints[1]), Server: reply.Ints[2]}, nil
 		}
 	}
 	return engine.Grant{}, run.Unexpected(script, reply.Ints)
 }
 
-var acquireVerdicts = map[int64]engine.Verdict{
-	1: engine.Granted, 0: engine.Refused, -1: engine.Gone, -2: engine.Late,
+var acquireStatuses = map[int64]engine.Status{
+	1: engine.Granted, 0: engine.Refused, -1: engine.NotHolder, -2: engine.PastDeadline,
 }
 
 // release runs one of the release scripts, which take the same.
-func (s *scripts) release(ctx context.Context, e *engine.Engine, opts run.Options, script *lua.Script, r *engine.Return) (engine.Verdict, error) {
+func (s *scripts) release(ctx context.Context, e *engine.Engine, opts run.Options, script *lua.Script, r *engine.Return) (engine.Status, error) {
 	keys, args := 1, s.args(11)
 	if r.Label != "" {
 		keys, args = keys+1, append(args, names.Label(s.key, r.Holder))
@@ -152,18 +152,18 @@ func (s *scripts) release(ctx context.Context, e *engine.Engine, opts run.Option
 		return engine.Granted, nil
 	}
 	if len(reply.Ints) == 3 {
-		if verdict, ok := releaseVerdicts[reply.Ints[0]]; ok {
+		if status, ok := releaseStatuses[reply.Ints[0]]; ok {
 			if r.Deadline.NotAfter > 0 {
 				e.Learn(reply, reply.Ints[2])
 			}
-			return verdict, nil
+			return status, nil
 		}
 	}
 	return 0, run.Unexpected(script, reply.Ints)
 }
 
-var releaseVerdicts = map[int64]engine.Verdict{
-	1: engine.Granted, 2: engine.Already, -1: engine.Gone, -2: engine.Late,
+var releaseStatuses = map[int64]engine.Status{
+	1: engine.Granted, 2: engine.Unchanged, -1: engine.NotHolder, -2: engine.PastDeadline,
 }
 
 // force runs rwlock/force.
@@ -246,14 +246,14 @@ func (s *readScripts) Acquire(ctx context.Context, e *engine.Engine, opts run.Op
 	}
 	if reply.Ints == nil && reply.Int > 0 {
 		e.Learn(reply, reply.Int)
-		return engine.Grant{Verdict: engine.Granted, Left: r.Lease}, nil
+		return engine.Grant{Status: engine.Granted, Left: r.Lease}, nil
 	}
 	return acquired(e, lua.RWLockAcquireRead, reply)
 }
 
 // Release runs rwlock/release_read, or takes a part in a run of
 // rwlock/release_read_many.
-func (s *readScripts) Release(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Return) (engine.Verdict, error) {
+func (s *readScripts) Release(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Return) (engine.Status, error) {
 	if verb := e.Verb(); r.Count == 0 && r.Linger == 0 && r.Label == "" && verb == "PUBLISH" && e.Crowded() {
 		part := run.BatchRequest{Script: lua.RWLockReleaseReadMany, Deadline: r.Deadline}
 		part.SharedKeys[0] = s.keyArg
@@ -313,14 +313,14 @@ func (s *writeScripts) Acquire(ctx context.Context, e *engine.Engine, opts run.O
 		// A piece of the dead readers is out.
 		e.Learn(reply, reply.Ints[2])
 		if time.Since(began) >= run.Pieces {
-			return engine.Grant{Verdict: engine.Refused, Left: engine.LeaseLeft(0), Server: reply.Ints[2]}, nil
+			return engine.Grant{Status: engine.Refused, Left: engine.LeaseLeft(0), Server: reply.Ints[2]}, nil
 		}
 		args = slices.Clone(args) // the first may still be read by go-redis
 	}
 }
 
 // Release runs rwlock/release_write.
-func (s *writeScripts) Release(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Return) (engine.Verdict, error) {
+func (s *writeScripts) Release(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Return) (engine.Status, error) {
 	return s.release(ctx, e, opts, lua.RWLockReleaseWrite, r)
 }
 

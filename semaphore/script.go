@@ -57,13 +57,13 @@ func (s *scripts) acquire(ctx context.Context, e *engine.Engine, opts run.Option
 		return engine.Answer{}, err
 	case reply.Ints == nil:
 		e.Learn(reply, reply.Int)
-		return engine.Answer{Verdict: engine.Granted}, nil
+		return engine.Answer{Status: engine.Granted}, nil
 	}
 	got, err := ints(e, lua.SemaphoreAcquire, reply, 3)
 	if err != nil {
 		return engine.Answer{}, err
 	}
-	return engine.Answer{Verdict: verdict(got[0]), Last: got[1] <= 0}, nil
+	return engine.Answer{Status: status(got[0]), Last: got[1] <= 0}, nil
 }
 
 // acquireMany runs semaphore/acquire_many for w, and for others after it.
@@ -87,13 +87,13 @@ func (s *scripts) acquireMany(ctx context.Context, e *engine.Engine, opts run.Op
 	case err != nil:
 		return ans, 0, err
 	case got[0] <= 0:
-		return engine.Answer{Verdict: verdict(got[0])}, 0, nil
+		return engine.Answer{Status: status(got[0])}, 0, nil
 	}
-	return engine.Answer{Verdict: engine.Granted, Last: got[1] <= 0}, int(got[0]) - 1, nil
+	return engine.Answer{Status: engine.Granted, Last: got[1] <= 0}, int(got[0]) - 1, nil
 }
 
 // release runs semaphore/release.
-func (s *scripts) release(ctx context.Context, e *engine.Engine, opts run.Options, r *request, n int, existing bool) (engine.Verdict, error) {
+func (s *scripts) release(ctx context.Context, e *engine.Engine, opts run.Options, r *request, n int, existing bool) (engine.Status, error) {
 	args := append(s.args(10), r.claim, n, r.number, keep, r.deadline.NotAfter, r.deadline.Ahead, s.channelArg, e.Verb())
 	if existing {
 		args = append(args, 1)
@@ -110,11 +110,11 @@ func (s *scripts) release(ctx context.Context, e *engine.Engine, opts run.Option
 	if err != nil {
 		return 0, err
 	}
-	return verdict(got[0]), nil
+	return status(got[0]), nil
 }
 
 // undo runs semaphore/undo.
-func (s *scripts) undo(ctx context.Context, e *engine.Engine, opts run.Options, w *want) (engine.Verdict, error) {
+func (s *scripts) undo(ctx context.Context, e *engine.Engine, opts run.Options, w *want) (engine.Status, error) {
 	args := append(s.args(7), w.claim, w.n, w.number, keep, s.channelArg, e.Verb())
 	reply, err := e.Eval(ctx, opts, lua.SemaphoreUndo, 2, args)
 	switch {
@@ -123,11 +123,11 @@ func (s *scripts) undo(ctx context.Context, e *engine.Engine, opts run.Options, 
 	case reply.Int == 1:
 		return engine.Granted, nil
 	}
-	return engine.Already, nil
+	return engine.Unchanged, nil
 }
 
 // set runs semaphore/set.
-func (s *scripts) set(ctx context.Context, e *engine.Engine, opts run.Options, r *request, n int, ttl time.Duration) (engine.Verdict, error) {
+func (s *scripts) set(ctx context.Context, e *engine.Engine, opts run.Options, r *request, n int, ttl time.Duration) (engine.Status, error) {
 	args := append(s.args(10), r.claim, n, r.number, keep, r.deadline.NotAfter, r.deadline.Ahead,
 		s.channelArg, e.Verb(), ttl.Milliseconds())
 	reply, err := e.Eval(ctx, opts, lua.SemaphoreSet, 2, args)
@@ -138,11 +138,11 @@ func (s *scripts) set(ctx context.Context, e *engine.Engine, opts run.Options, r
 	if err != nil {
 		return 0, err
 	}
-	return verdict(got[0]), nil
+	return status(got[0]), nil
 }
 
 // drain runs semaphore/drain.
-func (s *scripts) drain(ctx context.Context, e *engine.Engine, opts run.Options, r *request) (int, engine.Verdict, error) {
+func (s *scripts) drain(ctx context.Context, e *engine.Engine, opts run.Options, r *request) (int, engine.Status, error) {
 	args := append(s.args(6), r.claim, r.number, keep, r.deadline.NotAfter, r.deadline.Ahead)
 	reply, err := e.Eval(ctx, opts, lua.SemaphoreDrain, 2, args)
 	if err != nil {
@@ -152,7 +152,7 @@ func (s *scripts) drain(ctx context.Context, e *engine.Engine, opts run.Options,
 	if err != nil {
 		return 0, 0, err
 	}
-	return int(got[1]), verdict(got[0]), nil
+	return int(got[1]), status(got[0]), nil
 }
 
 // delete runs semaphore/delete.
@@ -177,12 +177,12 @@ func ints(e *engine.Engine, script *lua.Script, r run.Reply, n int) ([]int64, er
 	return r.Ints, nil
 }
 
-func verdict(answer int64) engine.Verdict {
+func status(answer int64) engine.Status {
 	switch answer {
 	case 1:
 		return engine.Granted
 	case 0:
 		return engine.Refused
 	}
-	return engine.Late
+	return engine.PastDeadline
 }

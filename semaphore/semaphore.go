@@ -65,7 +65,7 @@ func (s *Semaphore) TrySetPermits(ctx context.Context, n int, opts ...SetOption)
 	if err := errors.Join(engine.CheckCount(int64(n), 0), cfg.err); err != nil {
 		return false, s.engine.Wrap(op, s.spec, err)
 	}
-	err = s.change(ctx, op, func(ctx context.Context, opts run.Options, r *request) (v engine.Verdict, err error) {
+	err = s.change(ctx, op, func(ctx context.Context, opts run.Options, r *request) (v engine.Status, err error) {
 		v, err = s.scripts.set(ctx, s.engine, opts, r, n, cfg.ttl)
 		set = v == engine.Granted
 		return v, err
@@ -153,7 +153,7 @@ func (s *Semaphore) release(ctx context.Context, op string, n int, existing bool
 		}
 	}
 	r := newRequest(s)
-	err = s.engine.Return(ctx, op, s.spec, func(ctx context.Context, opts run.Options, d run.Deadline) (v engine.Verdict, err error) {
+	err = s.engine.Return(ctx, op, s.spec, func(ctx context.Context, opts run.Options, d run.Deadline) (v engine.Status, err error) {
 		r.deadline = d
 		v, err = s.scripts.release(ctx, s.engine, opts, &r, n, existing)
 		released = v == engine.Granted
@@ -172,7 +172,7 @@ func (s *Semaphore) AddPermits(ctx context.Context, n int) error {
 	if err := engine.CheckCount(int64(n), -engine.MaxCount); err != nil || n == 0 {
 		return s.engine.Wrap(op, s.spec, err)
 	}
-	return s.change(ctx, op, func(ctx context.Context, opts run.Options, r *request) (engine.Verdict, error) {
+	return s.change(ctx, op, func(ctx context.Context, opts run.Options, r *request) (engine.Status, error) {
 		return s.scripts.release(ctx, s.engine, opts, r, n, false)
 	})
 }
@@ -184,7 +184,7 @@ func (s *Semaphore) DrainPermits(ctx context.Context) (n int, err error) {
 	// What was drained is remembered in a form of its own: nobody else may use
 	// the ticket.
 	r := newRequest(s)
-	err = s.engine.Change(ctx, "drain-permits", s.spec, func(ctx context.Context, opts run.Options, d run.Deadline) (v engine.Verdict, err error) {
+	err = s.engine.Change(ctx, "drain-permits", s.spec, func(ctx context.Context, opts run.Options, d run.Deadline) (v engine.Status, err error) {
 		r.deadline = d
 		n, v, err = s.scripts.drain(ctx, s.engine, opts, &r)
 		return v, err
@@ -213,9 +213,9 @@ func (s *Semaphore) Delete(ctx context.Context) (deleted bool, err error) {
 }
 
 // change runs f, which makes one request that may be made again.
-func (s *Semaphore) change(ctx context.Context, op string, f func(context.Context, run.Options, *request) (engine.Verdict, error)) error {
+func (s *Semaphore) change(ctx context.Context, op string, f func(context.Context, run.Options, *request) (engine.Status, error)) error {
 	r := newRequest(s)
-	err := s.engine.Change(ctx, op, s.spec, func(ctx context.Context, opts run.Options, d run.Deadline) (engine.Verdict, error) {
+	err := s.engine.Change(ctx, op, s.spec, func(ctx context.Context, opts run.Options, d run.Deadline) (engine.Status, error) {
 		r.deadline = d
 		return f(ctx, opts, &r)
 	})

@@ -65,7 +65,7 @@ func (w *want) AskAll(ctx context.Context, opts run.Options, d run.Deadline, oth
 func (*want) Got() error { return nil }
 
 // Undo gives them back, if they are taken.
-func (w *want) Undo(ctx context.Context, opts run.Options) (engine.Verdict, error) {
+func (w *want) Undo(ctx context.Context, opts run.Options) (engine.Status, error) {
 	return w.semaphore.scripts.undo(ctx, w.semaphore.engine, opts, w)
 }
 

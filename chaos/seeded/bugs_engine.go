@@ -35,7 +35,7 @@ var engineBugs = []Bug{
 	{
 		Name: "engine/late-unlock-takes-the-next-hold", What: "an Unlock that comes too late takes what its holder has been granted since",
 		File: "internal/engine/release.go",
-		Old:  "if ent.counted() > 0 || e.lines.Sits", New: "if e.lines.Sits",
+		Old:  "if ent.counted() > 0 || e.lines.InGroup", New: "if e.lines.InGroup",
 		Package: "tests/leases", Run: "^TestUnlockAfterLossSparesTheNextHold$",
 	},
 	{
@@ -101,7 +101,7 @@ var engineBugs = []Bug{
 	{
 		Name: "engine/undo-once", What: "an undo that finds nothing is taken for proof, and the request comes later",
 		File: "internal/engine/undo.go",
-		Old:  "	case v == Late:\n		return false\n	}\n	return past", New: "	case v == Late:\n		return false\n	}\n	return true",
+		Old:  "	case v == PastDeadline:\n		return false\n	}\n	return past", New: "	case v == PastDeadline:\n		return false\n	}\n	return true",
 		Package: "tests/faults", Run: "^TestFaultRequestComesAfterTheRelease$|^TestFaultContextEndsAtEachStage$",
 	},
 	{
@@ -185,7 +185,7 @@ var engineBugs = []Bug{
 	{
 		Name: "engine/late-taken-for-leap", What: "a lease is lost where a release was carried out, and was too late when it came again",
 		File: "internal/engine/release.go",
-		Old:  "v == Late && time.Since(at) > returnBound/2\n", New: "false && at.IsZero()\n",
+		Old:  "v == PastDeadline && time.Since(at) > returnBound/2\n", New: "false && at.IsZero()\n",
 		Package: "tests/faults", Run: "^TestFaultReleaseTooLateTheSecondTime$",
 	},
 	{

@@ -6,7 +6,7 @@ var waitBugs = []Bug{
 		Name: "wait/nudge-takes-the-grant", What: "who is given the thing as it lies down is nudged instead, and waits for ever",
 		File: "internal/wait/line.go",
 		Old:  "	if p.gone {\n		return // its turn says so", New: "	if p.gone {\n		_ = p // its turn says so",
-		Package: "internal/wait", Run: "^TestPledgeKeptAtANudge$", Fast: true,
+		Package: "internal/wait", Run: "^TestReservationKeptAtANudge$", Fast: true,
 	},
 	{
 		Name: "wait/hint-lost-with-a-gift", What: "the hint of one who is given something else is nobody's",
@@ -52,15 +52,15 @@ var waitBugs = []Bug{
 	},
 	{
 		Name: "wait/party-without-speaker", What: "when the first of a client's queue leaves, nobody speaks for the others",
-		File: "internal/wait/party.go",
+		File: "internal/wait/fairgroup.go",
 		Old:  "	case spoke:\n		p.first.nudge()", New: "	case spoke:",
 		Package: "internal/wait", Run: "^TestTurnIsPassedOn$|^TestTurnOnlyTheFirstAsks$",
 	},
 	{
-		Name: "wait/pledge-to-one-who-asks", What: "a lock is handed to one who is asking Redis for it",
+		Name: "wait/reservation-to-one-who-asks", What: "a lock is handed to one who is asking Redis for it",
 		File: "internal/wait/line.go",
-		Old:  "if l == nil || l.head.asks || l.head.pledged {", New: "if l == nil || l.head.pledged {",
-		Package: "internal/wait", Run: "^TestPledgeHeadOnlyToWhoSleeps$",
+		Old:  "if l == nil || l.head.asks || l.head.reserved {", New: "if l == nil || l.head.reserved {",
+		Package: "internal/wait", Run: "^TestReserveHeadOnlyToWhoSleeps$",
 	},
 	{
 		Name: "wait/group-not-dismissed", What: "those for whom the head has asked are not told that they have it",
@@ -70,8 +70,8 @@ var waitBugs = []Bug{
 	},
 	{
 		Name: "wait/end-of-a-gift-forgotten", What: "who is next in a queue sleeps past the end of the lease that one before it was given",
-		File: "internal/wait/party.go",
-		Old:  "	st.party.held(after)", New: "	_ = after",
+		File: "internal/wait/fairgroup.go",
+		Old:  "	fw.group.held(after)", New: "	_ = after",
 		Package: "internal/wait", Run: "^TestNextAsksAtTheEndOfWhatIsGiven$", Fast: true,
 	},
 	{

@@ -285,7 +285,7 @@ func (c *claim) settled(ctx context.Context) error {
 // waited notes how a wait has ended: a failed one may have been given the lock
 // by whoever gave it back.
 func (c *claim) waited(p *wait.Policy, err error) error {
-	if err != nil && p.Pledged {
+	if err != nil && p.Reserved {
 		c.doubt(0, returnBound)
 	}
 	return err
@@ -367,7 +367,7 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 	}
 	c.failing, c.backoff = time.Time{}, 0
 	e.answers()
-	switch g.Verdict {
+	switch g.Status {
 	case Granted:
 		if err := e.Short(opts.Replicas); err != nil {
 			return wait.Answer{}, c.unreplicated(count, err)
@@ -396,10 +396,10 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 		}
 		c.unsettled, c.queued = false, false
 		return wait.Answer{Granted: true, After: lease}, nil
-	case Gone:
+	case NotHolder:
 		ent.gone()
 		return wait.Answer{}, errLost
-	case Late:
+	case PastDeadline:
 		// The estimate of the server's clock was off, and is right now; or the
 		// request did take that long, and then the network may have delivered it once
 		// before, in time.

@@ -129,7 +129,7 @@ func (e *Engine) told(s *Spec, message string) bool {
 		return true
 	}
 	defer e.gate.leave()
-	pl, ok := e.lines.PledgeTo(s.Line, g.id)
+	pl, ok := e.lines.ReserveFor(s.Line, g.id)
 	if ok && e.given(pl, g) {
 		return true
 	}
@@ -142,11 +142,11 @@ func (e *Engine) told(s *Spec, message string) bool {
 
 // given lets a waiter have what it was given, and returns false when it had better
 // ask. A lease cannot have begun before the last request that found it waiting.
-func (e *Engine) given(pl wait.Pledge, g gift) bool {
+func (e *Engine) given(pl wait.Reservation, g gift) bool {
 	c := pl.Claim.(*claim)
 	ent, s := c.entry, c.spec
 	if !ent.tryOps() {
-		pl.Drop()
+		pl.Cancel()
 		return false // it is asking
 	}
 	ent.mu.Lock()
@@ -161,12 +161,12 @@ func (e *Engine) given(pl wait.Pledge, g gift) bool {
 	// replica has confirmed what somebody else has asked for.
 	if !free || !c.fresh || e.cfg.Acks.On() || !c.renewed() || c.cfg.Label != "" ||
 		s.Fenced && g.token == 0 || window.Remaining(e.now()) < least {
-		pl.Drop()
+		pl.Cancel()
 		ent.unlockOps()
 		return false
 	}
 	var hold *Hold
-	if !pl.Keep(g.lease, func() {
+	if !pl.Commit(g.lease, func() {
 		hold = ent.grant(c.ctx, s, c.cfg, Grant{Token: g.token}, 1, window)
 		if hold != nil && c.doubts > 0 {
 			ent.haunt(c.until)
@@ -229,5 +229,5 @@ func (e *Engine) disowned(ctx context.Context, ent *entry, s *Spec) bool {
 	if s.Queue != nil && run.Classify(err) == run.Unknown && !ent.fresh {
 		ent.unsettled(actsUntil())
 	}
-	return err == nil && v != Late || run.Hopeless(err)
+	return err == nil && v != PastDeadline || run.Hopeless(err)
 }

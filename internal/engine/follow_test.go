@@ -28,17 +28,17 @@ func (o *onePlace) Acquire(_ context.Context, _ *Engine, _ run.Options, r *Reque
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.holder != "" && o.holder != r.Holder {
-		return Grant{Verdict: Refused}, nil
+		return Grant{Status: Refused}, nil
 	}
 	o.holder = r.Holder
-	return Grant{Verdict: Granted}, nil
+	return Grant{Status: Granted}, nil
 }
 
-func (o *onePlace) Release(_ context.Context, _ *Engine, _ run.Options, r *Return) (Verdict, error) {
+func (o *onePlace) Release(_ context.Context, _ *Engine, _ run.Options, r *Return) (Status, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.holder != r.Holder {
-		return Gone, nil
+		return NotHolder, nil
 	}
 	if r.Count == 0 {
 		o.holder = ""

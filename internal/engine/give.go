@@ -157,9 +157,9 @@ func (e *Engine) offered(s *Spec, g gift) bool {
 // givenTo is given for the claim of ent, if that is the head of its line yet and does not
 // ask.
 func (e *Engine) givenTo(ent *entry, s *Spec, g gift) bool {
-	pl, ok := e.lines.PledgeHead(s.Line)
+	pl, ok := e.lines.ReserveHead(s.Line)
 	if ok && pl.Claim.(*claim).entry != ent { // it has just left, and gives back what it was given
-		pl.Drop()
+		pl.Cancel()
 		return false
 	}
 	return ok && e.given(pl, g)
@@ -179,11 +179,11 @@ func (c *claim) enlist() errand {
 // enlisted returns what an answer says of the list.
 func (c *claim) enlisted(g Grant, err error) outcome {
 	switch {
-	case err != nil && run.Classify(err) != run.Unknown, err == nil && g.Verdict == Gone:
+	case err != nil && run.Classify(err) != run.Unknown, err == nil && g.Status == NotHolder:
 		return listSame
-	case err != nil, g.Verdict == Late: // it may have been carried out once before, in time
+	case err != nil, g.Status == PastDeadline: // it may have been carried out once before, in time
 		return listUnknown
-	case g.Verdict == Granted:
+	case g.Status == Granted:
 		return listCleared
 	case c.req.Entry != "":
 		return listEntered

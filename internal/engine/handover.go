@@ -117,7 +117,7 @@ func (h *Hold) handOver() bool {
 		}
 		c := next.claim
 		if !c.renewed() {
-			next.Drop()
+			next.Cancel()
 			c.entry.unlockOps()
 			return false
 		}
@@ -128,7 +128,7 @@ func (h *Hold) handOver() bool {
 		if ch == nil {
 			g.chain = e.newChain(ent, s)
 		}
-		kept := next.Keep(c.lease(), func() {
+		kept := next.Commit(c.lease(), func() {
 			c.sheds()
 			c.hold = c.entry.grant(c.ctx, c.spec, c.cfg, g, 1, ent.left)
 			if c.hold == nil {
@@ -296,7 +296,7 @@ func (ent *entry) moveIn(ctx context.Context, s *Spec) error {
 	ctx, cancel := context.WithTimeout(ctx, returnBound)
 	defer cancel()
 	v, err := s.Scripts.Release(ctx, e, run.CleanUp, ret)
-	if err == nil && v != Late {
+	if err == nil && v != PastDeadline {
 		ent.mu.Lock()
 		ent.chain = nil
 		ent.mu.Unlock()
@@ -340,7 +340,7 @@ func (ent *entry) otherField() (field string, ok bool) {
 // An heir is the waiter of this client to whom a lock goes on as it is given
 // back. Its entry's ops are with whoever gives back.
 type heir struct {
-	wait.Pledge
+	wait.Reservation
 	claim *claim
 	req   Request
 }
@@ -361,9 +361,9 @@ func (e *Engine) heir(s *Spec, slice time.Time) *heir {
 		return nil
 	default:
 	}
-	next := e.lines.PledgeHead
+	next := e.lines.ReserveHead
 	if s.Queue != nil {
-		next = e.lines.Pledge
+		next = e.lines.ReserveFirst
 	}
 	pl, ok := next(s.Line)
 	if !ok {
@@ -371,12 +371,12 @@ func (e *Engine) heir(s *Spec, slice time.Time) *heir {
 	}
 	c := pl.Claim.(*claim)
 	if !c.entry.tryOps() {
-		pl.Drop()
+		pl.Cancel()
 		return nil
 	}
 	if c.entry.counted() > 0 || c.entry.settlesIn() > 0 || c.cfg.Label != "" || c.spec.Fenced != s.Fenced || c.spec.Key != s.Key {
 		c.entry.unlockOps()
-		pl.Drop()
+		pl.Cancel()
 		return nil
 	}
 	h := &heir{pl, c, Request{Holder: c.entry.field, Count: 1, Lease: c.lease()}}
@@ -391,7 +391,7 @@ func (e *Engine) heir(s *Spec, slice time.Time) *heir {
 	if inTurn {
 		if h.req.Entry = c.listing(h.req.Lease); h.req.Entry == "" {
 			c.entry.unlockOps()
-			pl.Drop()
+			pl.Cancel()
 			return nil
 		}
 	}
@@ -400,7 +400,7 @@ func (e *Engine) heir(s *Spec, slice time.Time) *heir {
 
 // sheds has c go on under a number of which Redis knows nothing, if its own may be in a
 // list: what is given under that one from here on is nobody's, and is given back. It is
-// called as a pledge is kept; the caller has the ops of the entry, before and after.
+// called as a reservation is committed; the caller has the ops of the entry, before and after.
 func (c *claim) sheds() {
 	e, s, old := c.spec.engine, c.spec, c.entry
 	if !c.fresh || !e.listed.has(s.Key, old.field) {
@@ -422,11 +422,11 @@ func (c *claim) sheds() {
 
 // settle tells the heir what has become of the request that was sent at a time,
 // and reports whether that is not known.
-func (h *heir) settle(sent watchdog.Instant, ret *Return, slice time.Time, v Verdict, err error) (doubt bool) {
+func (h *heir) settle(sent watchdog.Instant, ret *Return, slice time.Time, v Status, err error) (doubt bool) {
 	c := h.claim
 	switch {
 	case ret.Given:
-		h.Keep(h.req.Lease, func() {
+		h.Commit(h.req.Lease, func() {
 			g := Grant{Token: ret.Token, more: ret.More}
 			if h.req.Entry == "" { // else nobody else was there, and a slice begins
 				g.slice = slice
@@ -439,14 +439,14 @@ func (h *heir) settle(sent watchdog.Instant, ret *Return, slice time.Time, v Ver
 				c.entry.haunt(c.until)
 			}
 		})
-	case run.Classify(err) == run.Unknown, err == nil && (v == Gone || v == Late): // an earlier run may have given it
-		h.Doubt()
+	case run.Classify(err) == run.Unknown, err == nil && (v == NotHolder || v == PastDeadline): // an earlier run may have given it
+		h.Unknown()
 		doubt = true
 	case ret.Listed > 0:
 		c.entry.waitsSince(sent, ret.Listed)
-		h.Drop()
+		h.Cancel()
 	default:
-		h.Drop()
+		h.Cancel()
 	}
 	c.entry.unlockOps()
 	return doubt

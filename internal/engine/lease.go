@@ -268,7 +268,7 @@ func (l *Lease) Return(ctx context.Context) error {
 		again = true
 	}
 	found := false
-	err := e.returned(ctx, func(ctx context.Context, opts run.Options, _ run.Deadline) (Verdict, error) {
+	err := e.returned(ctx, func(ctx context.Context, opts run.Options, _ run.Deadline) (Status, error) {
 		out, err := s.Renewer.(Leaser).Free(ctx, e, opts, []string{l.id}, true)
 		if run.Classify(err) == run.Unknown {
 			maybe = true

@@ -64,7 +64,7 @@ func (ls *leases) releaseAll(ctx context.Context) error {
 			slots <- struct{}{}
 			wg.Go(func() {
 				defer func() { <-slots }()
-				err := e.returned(ctx, func(ctx context.Context, opts run.Options, _ run.Deadline) (Verdict, error) {
+				err := e.returned(ctx, func(ctx context.Context, opts run.Options, _ run.Deadline) (Status, error) {
 					_, err := s.Renewer.(Leaser).Free(ctx, e, opts, batch, false)
 					return Granted, err
 				})

@@ -20,8 +20,8 @@ type Queue interface {
 	// Keep says that this client and its waiters are alive. It answers for each
 	// whether it has a place, and when that was, in server ms.
 	Keep(ctx context.Context, e *Engine, opts run.Options, holders []string) (has []bool, at int64, err error)
-	// Leave gives up a place: Granted, Already (there was none), or Late.
-	Leave(ctx context.Context, e *Engine, opts run.Options, l *Leaving) (Verdict, error)
+	// Leave gives up a place: Granted, Unchanged (there was none), or PastDeadline.
+	Leave(ctx context.Context, e *Engine, opts run.Options, l *Leaving) (Status, error)
 }
 
 // A Leaving asks to give up a place in a queue.
@@ -150,7 +150,7 @@ func (e *Engine) stray(s *Spec, id string) {
 			return
 		}
 		defer ent.unlockOps()
-		if ent.counted() > 0 || e.lines.Sits(s.Line, ent.field) {
+		if ent.counted() > 0 || e.lines.InGroup(s.Line, ent.field) {
 			return // it has come meanwhile, as one of a context may
 		}
 		l := &Leaving{Holder: id, Wait: s.Queue.Timeout(), Deadline: e.deadline(returnBound)}
@@ -197,7 +197,7 @@ func (e *Engine) left(ctx context.Context, c *claim) bool {
 	}
 	defer ent.unlockOps()
 	once := run.Within(ctx, returnBound)
-	if n := ent.counted(); n > 0 || e.lines.Sits(s.Line, ent.field) {
+	if n := ent.counted(); n > 0 || e.lines.InGroup(s.Line, ent.field) {
 		if n == 0 && c.named || n > 0 && ent.label == "" {
 			e.unlabel(once, c)
 		}
@@ -216,7 +216,7 @@ func (e *Engine) left(ctx context.Context, c *claim) bool {
 	}
 	e.turn(s, l.Next)
 	e.unlabel(once, c)
-	return v != Late
+	return v != PastDeadline
 }
 
 // unlabel removes the label that c may have left at its place in the queue.

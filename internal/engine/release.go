@@ -145,7 +145,7 @@ func (h *Hold) giveUpRest(ctx context.Context) {
 // giveUpRest is that of a hold, by the request ret.
 func (ent *entry) giveUpRest(ctx context.Context, s *Spec, ret *Return) {
 	e := ent.engine
-	if ent.counted() > 0 || e.lines.Sits(s.Line, ent.field) {
+	if ent.counted() > 0 || e.lines.InGroup(s.Line, ent.field) {
 		return // the holder has it again, or may be given it
 	}
 	ent.fresh = ent.fresh && ent.alone() // a re-entry under way goes on under the holder, as in giveUp
@@ -153,7 +153,7 @@ func (ent *entry) giveUpRest(ctx context.Context, s *Spec, ret *Return) {
 	*ret = Return{Holder: ent.standing(), Label: ent.tag()}
 	ret.lingerFor(ent, s)
 	v, err := e.returnOnce(ctx, ent, s, ret, now)
-	if other, ok := ent.otherField(); ok && err == nil && v == Gone && ret.Holder != other {
+	if other, ok := ent.otherField(); ok && err == nil && v == NotHolder && ret.Holder != other {
 		ret.Holder = other
 		_, err = e.returnOnce(ctx, ent, s, ret, now)
 	}
@@ -208,10 +208,10 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 				doubted = next
 				// It may have been carried out once before, if it was under way for so
 				// long; else it is only that we did not know the server's clock.
-				maybe = maybe || err == nil && v == Late && time.Since(at) > returnBound/2
+				maybe = maybe || err == nil && v == PastDeadline && time.Since(at) > returnBound/2
 			}
 			ret.Heir = nil
-			if heirs = err == nil && v != Late; run.Hopeless(err) {
+			if heirs = err == nil && v != PastDeadline; run.Hopeless(err) {
 				maybe = maybe || run.Classify(err) == run.Unknown
 				continue // without one it may be allowed
 			}
@@ -221,12 +221,12 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 			ret.Label = "" // it expires
 			ret.Alone, heirs = true, false
 		}
-		if other, ok := ent.otherField(); ok && err == nil && v == Gone && ret.Holder != other {
+		if other, ok := ent.otherField(); ok && err == nil && v == NotHolder && ret.Holder != other {
 			ret.Holder = other
 			continue
 		}
 		switch {
-		case err == nil && (v == Granted || v == Already), err == nil && v == Gone && maybe:
+		case err == nil && (v == Granted || v == Unchanged), err == nil && v == NotHolder && maybe:
 			if !trusted {
 				h.mark(released)
 			}
@@ -244,17 +244,17 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 			}
 			ent.unlockOps()
 			if doubted != nil {
-				doubted.Doubt() // what it asked may have come before what it was given
+				doubted.Unknown() // what it asked may have come before what it was given
 			}
 			return ret.short
-		case err == nil && v == Gone:
+		case err == nil && v == NotHolder:
 			ent.mu.Lock()
 			item := ent.item // and not that of a hold which comes as soon as it can
 			ent.mu.Unlock()
 			ent.unlockOps()
 			h.markLost(item)
 			if doubted != nil {
-				doubted.Doubt() // likewise
+				doubted.Unknown() // likewise
 			}
 			return errLost
 		}
@@ -282,7 +282,7 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 }
 
 // returnOnce sends one request to give back, now.
-func (e *Engine) returnOnce(ctx context.Context, ent *entry, s *Spec, ret *Return, now time.Time) (Verdict, error) {
+func (e *Engine) returnOnce(ctx context.Context, ent *entry, s *Spec, ret *Return, now time.Time) (Status, error) {
 	if ret.Deadline = (run.Deadline{}); !ent.fresh || ret.Heir != nil && s.Queue == nil {
 		ret.Deadline = e.Clock.Deadline(now, returnBound)
 	}
@@ -316,11 +316,11 @@ func (e *Engine) returnOnce(ctx context.Context, ent *entry, s *Spec, ret *Retur
 }
 
 // unlisted returns what an answer says of the list.
-func (r *Return) unlisted(v Verdict, err error) outcome {
+func (r *Return) unlisted(v Status, err error) outcome {
 	switch {
 	case err != nil && run.Classify(err) != run.Unknown, r.Heir != nil && r.Heir.Entry == "" && !r.Given:
 		return listSame
-	case err != nil, v == Late: // an earlier run may have been in time
+	case err != nil, v == PastDeadline: // an earlier run may have been in time
 		return listUnknown
 	case r.Listed > 0:
 		return listEntered

@@ -88,7 +88,7 @@ func (e *Engine) AcquireMany(ctx context.Context, opts run.Options, r *run.Batch
 	case err != nil || n == 0:
 		return g, false, err
 	case n > 0:
-		return Grant{Verdict: Granted, Left: lease}, true, nil
+		return Grant{Status: Granted, Left: lease}, true, nil
 	}
-	return Grant{Verdict: Refused, Left: time.Duration(-n) * time.Millisecond}, true, nil
+	return Grant{Status: Refused, Left: time.Duration(-n) * time.Millisecond}, true, nil
 }

@@ -29,7 +29,7 @@ func (c *claim) unreplicated(base int, short error) error {
 	ent := c.entry
 	v, err := c.spec.engine.returnOnce(c.spec.engine.gate.late, ent, c.spec,
 		&Return{Holder: c.req.Holder, Count: base, Label: cmp.Or(c.cfg.Label, ent.tag())}, time.Now())
-	if err == nil && v != Late {
+	if err == nil && v != PastDeadline {
 		c.spec.engine.tookBackOne(c.spec)
 		return short
 	}

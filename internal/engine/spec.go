@@ -71,8 +71,8 @@ type Spec struct {
 // same arguments without doing more than once.
 type Scripts interface {
 	Acquire(ctx context.Context, e *Engine, opts run.Options, r *Request) (Grant, error)
-	// Release answers Granted, Already, Gone or Late.
-	Release(ctx context.Context, e *Engine, opts run.Options, r *Return) (Verdict, error)
+	// Release answers Granted, Unchanged, NotHolder or PastDeadline.
+	Release(ctx context.Context, e *Engine, opts run.Options, r *Return) (Status, error)
 	Renewer
 }
 
@@ -112,28 +112,28 @@ func LeaseLeft(ms int64) time.Duration {
 
 // A Grant is the answer to a Request.
 type Grant struct {
-	Verdict Verdict
-	Left    time.Duration // of the present lease; 0 when unknown
-	Token   int64
-	Server  int64  // on a refusal: server ms
-	Ticket  int64  // see wait.Answer
-	Next    string // see wait.Answer
+	Status Status
+	Left   time.Duration // of the present lease; 0 when unknown
+	Token  int64
+	Server int64  // on a refusal: server ms
+	Ticket int64  // see wait.Answer
+	Next   string // see wait.Answer
 
 	more  int64     // tokens behind Token that are there to be handed on
 	chain *chain    // of hand-overs in memory, whose field stands in Redis
 	slice time.Time // until when it may be handed on; zero: as if granted just now
 }
 
-// A Verdict is what a script said.
-type Verdict int
+// A Status is what a script said.
+type Status int
 
 // What scripts say.
 const (
-	Refused Verdict = iota // somebody else has it
-	Granted                // done as asked
-	Already                // it was so before
-	Gone                   // the holder does not have what the request builds on
-	Late                   // the deadline had passed; nothing was changed
+	Refused      Status = iota // somebody else has it
+	Granted                    // done as asked
+	Unchanged                  // it was so before
+	NotHolder                  // the holder does not have what the request builds on
+	PastDeadline               // the deadline had passed; nothing was changed
 )
 
 // A Return asks for a lower hold count.

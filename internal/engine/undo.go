@@ -48,7 +48,7 @@ func (e *Engine) undone(ctx context.Context, c *claim) bool {
 		// Of several requests another one may be on its way yet; and who waits may have
 		// been given it by whoever gave it back, so that this was not what is in doubt.
 		return past || c.doubts == 1 && !c.waiting
-	case v == Late:
+	case v == PastDeadline:
 		return false
 	}
 	return past

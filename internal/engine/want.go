@@ -16,17 +16,17 @@ import (
 type Want interface {
 	// Ask makes one request, which must change nothing when it reaches Redis
 	// after d, and nothing more when it is made again. Answers are Granted,
-	// Refused and Late.
+	// Refused and PastDeadline.
 	Ask(ctx context.Context, opts run.Options, d run.Deadline) (Answer, error)
 	// Got is called when it was granted. An error says that the grant came too late:
 	// ErrLeaseLost that it may be asked for again, which makes the leases begin anew,
 	// a few times, and any other that it must be undone.
 	Got() error
 	// Undo takes back what a request without an answer may have been granted. It
-	// answers Granted when there was something, Already when there was nothing
-	// and will be nothing, and Gone when there was nothing yet. It is not called
+	// answers Granted when there was something, Unchanged when there was nothing
+	// and will be nothing, and NotHolder when there was nothing yet. It is not called
 	// for what only looks.
-	Undo(ctx context.Context, opts run.Options) (Verdict, error)
+	Undo(ctx context.Context, opts run.Options) (Status, error)
 	// Kept is for how long after its deadline a request may be undone; 0 says
 	// that requests only look, and change nothing.
 	Kept() time.Duration
@@ -70,7 +70,7 @@ type Lessee interface {
 
 // An Answer is what Redis said to a Want.
 type Answer struct {
-	Verdict Verdict
+	Status  Status
 	After   time.Duration // the longest sleep that can be right, of whoever has nothing yet; 0 when unknown
 	Last    bool          // on a grant: nothing is left
 	Earlier bool          // on a grant: only to those who waited at the last question
@@ -211,7 +211,7 @@ func (d *demand) try(ctx context.Context, others []Want) (ans wait.Answer, serve
 	}
 	d.failing, d.backoff = time.Time{}, 0
 	e.answers()
-	switch got.Verdict {
+	switch got.Status {
 	case Granted:
 		if short := e.Short(opts.Replicas); short != nil {
 			return wait.Answer{}, 0, true, d.unreplicated(short)
@@ -222,7 +222,7 @@ func (d *demand) try(ctx context.Context, others []Want) (ans wait.Answer, serve
 		}
 		d.unsettled = false
 		return wait.Answer{Granted: true, After: got.After, Last: got.Last, Earlier: got.Earlier}, served, true, nil
-	case Late:
+	case PastDeadline:
 		ans, err = d.failure(asked, run.ErrLate)
 		return ans, 0, true, err
 	}
@@ -286,14 +286,14 @@ func (e *Engine) tookBack(ctx context.Context, d *demand) bool {
 		// Of several requests another one may be on its way yet.
 		return past || d.doubts == 1
 	}
-	return past || v == Already
+	return past || v == Unchanged
 }
 
 // Change runs f, which changes something in Redis for s, until it gets an
 // answer: again after errors that pass. f must do nothing when its request
-// reaches Redis after d, and nothing more when it is made again; it answers Late
+// reaches Redis after d, and nothing more when it is made again; it answers PastDeadline
 // in the first case.
-func (e *Engine) Change(ctx context.Context, op string, s *Spec, f func(ctx context.Context, opts run.Options, d run.Deadline) (Verdict, error)) error {
+func (e *Engine) Change(ctx context.Context, op string, s *Spec, f func(ctx context.Context, opts run.Options, d run.Deadline) (Status, error)) error {
 	if err := e.checkAcquire(ctx, s, &LockConfig{}); err != nil {
 		return e.Wrap(op, s, err)
 	}
@@ -301,12 +301,12 @@ func (e *Engine) Change(ctx context.Context, op string, s *Spec, f func(ctx cont
 		return e.Wrap(op, s, run.ErrClosed)
 	}
 	defer e.gate.leave()
-	return e.Wrap(op, s, e.change(ctx, e.cfg.AnswerTimeout, func(r *run.Retrier) (Verdict, error) { return f(ctx, r.Options(), e.deadline(run.Attempt)) }))
+	return e.Wrap(op, s, e.change(ctx, e.cfg.AnswerTimeout, func(r *run.Retrier) (Status, error) { return f(ctx, r.Options(), e.deadline(run.Attempt)) }))
 }
 
 // Return is Change for what gives something back: it goes on although ctx is
 // cancelled, for at most the unlock timeout.
-func (e *Engine) Return(ctx context.Context, op string, s *Spec, f func(ctx context.Context, opts run.Options, d run.Deadline) (Verdict, error)) error {
+func (e *Engine) Return(ctx context.Context, op string, s *Spec, f func(ctx context.Context, opts run.Options, d run.Deadline) (Status, error)) error {
 	if s.err != nil {
 		return e.Wrap(op, s, s.err)
 	}
@@ -318,10 +318,10 @@ func (e *Engine) Return(ctx context.Context, op string, s *Spec, f func(ctx cont
 }
 
 // returned is Return inside of the gate, and after it is shut.
-func (e *Engine) returned(ctx context.Context, f func(ctx context.Context, opts run.Options, d run.Deadline) (Verdict, error)) error {
+func (e *Engine) returned(ctx context.Context, f func(ctx context.Context, opts run.Options, d run.Deadline) (Status, error)) error {
 	bounded := run.Detached(ctx, e.cfg.UnlockTimeout)
 	var short error
-	err := e.change(bounded, e.cfg.UnlockTimeout, func(*run.Retrier) (Verdict, error) {
+	err := e.change(bounded, e.cfg.UnlockTimeout, func(*run.Retrier) (Status, error) {
 		once, opts := e.returning(bounded, e.cfg.Acks.Releases)
 		v, err := f(once, opts, e.deadline(returnBound))
 		short = e.Short(opts.Replicas)
@@ -333,7 +333,7 @@ func (e *Engine) returned(ctx context.Context, f func(ctx context.Context, opts 
 	return err
 }
 
-func (e *Engine) change(ctx context.Context, patience time.Duration, f func(r *run.Retrier) (Verdict, error)) error {
+func (e *Engine) change(ctx context.Context, patience time.Duration, f func(r *run.Retrier) (Status, error)) error {
 	maybe := false
 	var said error // by the server last
 	retry := e.NewRetrier(patience)
@@ -344,7 +344,7 @@ func (e *Engine) change(ctx context.Context, patience time.Duration, f func(r *r
 			said = err
 		}
 		switch {
-		case err == nil && v != Late:
+		case err == nil && v != PastDeadline:
 			return nil
 		case err == nil:
 			err = run.ErrLate

@@ -76,21 +76,21 @@ func TestFollow(t *testing.T) {
 		synctest.Wait()
 		require.Equal(f, 1, f.claim.heads)
 		require.Equal(f, []time.Duration{time.Minute}, f.claim.at(), "the one before it has given up, so it asks")
-		pl, ok := f.ls.PledgeHead("k")
+		pl, ok := f.ls.ReserveHead("k")
 		require.True(f, ok)
 		require.Same(f, f.claim, pl.Claim)
-		require.True(f, pl.Keep(0, func() {}))
+		require.True(f, pl.Commit(0, func() {}))
 		require.NoError(f, (<-f.follows).err)
 	})
 }
 
 // It is there to be given the thing as soon as it is the head, before it has woken.
-func TestFollowerIsPledged(t *testing.T) {
+func TestFollowerHasAReservation(t *testing.T) {
 	inFollowing(t, nil, func(f *following) {
 		for range 2 { // to the one before it, and to it
-			pl, ok := f.ls.PledgeHead("k")
+			pl, ok := f.ls.ReserveHead("k")
 			require.True(f, ok)
-			require.True(f, pl.Keep(time.Hour, func() {}))
+			require.True(f, pl.Commit(time.Hour, func() {}))
 		}
 		require.Equal(f, 1, f.claim.heads)
 		require.NoError(f, (<-f.first).err)
@@ -120,7 +120,7 @@ func TestFollowerGivesUp(t *testing.T) {
 				c.end(f)
 				synctest.Wait()
 				require.ErrorIs(f, (<-f.follows).err, c.want)
-				require.False(f, f.policy.Pledged)
+				require.False(f, f.policy.Reserved)
 				require.Zero(f, f.claim.heads)
 				require.Equal(f, 1, f.ls.Waiting(), "the head goes on")
 			})
@@ -130,13 +130,13 @@ func TestFollowerGivesUp(t *testing.T) {
 				f.stop()
 				require.ErrorIs(f, (<-f.first).err, context.Canceled)
 				synctest.Wait()
-				pl, ok := f.ls.PledgeHead("k")
+				pl, ok := f.ls.ReserveHead("k")
 				require.True(f, ok)
 				c.end(f)
-				kept := pl.Keep(0, func() {})
+				kept := pl.Commit(0, func() {})
 				err := (<-f.follows).err
 				require.Equal(f, kept, err == nil)
-				require.Equal(f, !kept, f.policy.Pledged, "one of the two knows of it")
+				require.Equal(f, !kept, f.policy.Reserved, "one of the two knows of it")
 			})
 		})
 	}

@@ -7,7 +7,7 @@ package wait
 func (ls *Lines) Give(key string, fits func(Claim) bool) bool {
 	ls.mu.Lock()
 	l := ls.lines[key]
-	if l == nil || l.head.asks || l.head.pledged || !fits(l.head.claim) {
+	if l == nil || l.head.asks || l.head.reserved || !fits(l.head.claim) {
 		ls.mu.Unlock()
 		return false
 	}

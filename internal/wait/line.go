@@ -10,17 +10,17 @@ import (
 type Lines struct {
 	waiting atomic.Int64 // callers in Until that are not being served at once
 
-	// mu guards the fields below and every line and party in them.
-	mu      sync.Mutex
-	lines   map[string]*line
-	ended   bool
-	parties map[string]*party // see queue.go
-	spare   *line             // one that nobody stands in, to be used again
+	// mu guards the fields below and every line and group in them.
+	mu     sync.Mutex
+	lines  map[string]*line
+	ended  bool
+	groups map[string]*fairGroup // see queue.go
+	spare  *line                 // one that nobody stands in, to be used again
 }
 
 // NewLines returns an empty set of lines.
 func NewLines() *Lines {
-	return &Lines{lines: make(map[string]*line), parties: make(map[string]*party)}
+	return &Lines{lines: make(map[string]*line), groups: make(map[string]*fairGroup)}
 }
 
 // Waiting returns how many callers wait, in all lines.
@@ -47,10 +47,10 @@ type Place struct {
 	turn       chan turn // capacity 1, made only for those who have to wait
 
 	// guarded by Lines.mu
-	gone    bool // no longer in the line
-	left    bool // gone, with nothing
-	asks    bool // it is asking, or is about to
-	pledged bool // see Pledge
+	gone     bool // no longer in the line
+	left     bool // gone, with nothing
+	asks     bool // it is asking, or is about to
+	reserved bool // see Reservation
 
 	begun   bool // counted as waiting
 	follows bool // by Follow
@@ -259,31 +259,31 @@ func (ls *Lines) Listens(key string) bool {
 	return ok && h.Given()
 }
 
-// PledgeHead returns a pledge for the head of the line for key; false when there
-// is nobody, or it is asking, or somebody else has pledged already.
-func (ls *Lines) PledgeHead(key string) (Pledge, bool) {
+// ReserveHead returns a reservation for the head of the line for key; false when there
+// is nobody, or it is asking, or somebody else has reserved already.
+func (ls *Lines) ReserveHead(key string) (Reservation, bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l := ls.lines[key]
-	if l == nil || l.head.asks || l.head.pledged {
-		return Pledge{}, false
+	if l == nil || l.head.asks || l.head.reserved {
+		return Reservation{}, false
 	}
-	l.head.pledged = true
-	return Pledge{l.head.claim, ls, l.head}, true
+	l.head.reserved = true
+	return Reservation{l.head.claim, ls, l.head}, true
 }
 
-func (ls *Lines) hasPledge(p *Place) bool {
+func (ls *Lines) isReserved(p *Place) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	return p.pledged
+	return p.reserved
 }
 
-func (p *Place) drop() { p.pledged = false }
+func (p *Place) cancel() { p.reserved = false }
 
-func (p *Place) doubt() { p.tell(turn{}) }
+func (p *Place) unknown() { p.tell(turn{}) }
 
-// keep has p leave its line; the next one need not ask before after is over.
-func (p *Place) keep(ls *Lines, after time.Duration, know func()) bool {
+// commit has p leave its line; the next one need not ask before after is over.
+func (p *Place) commit(ls *Lines, after time.Duration, know func()) bool {
 	ls.mu.Lock()
 	if p.gone {
 		ls.mu.Unlock()

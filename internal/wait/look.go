@@ -16,9 +16,9 @@ func (ls *Lines) Claims() []Claim {
 			claims = append(claims, p.claim)
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(ls.parties)) {
-		for st := ls.parties[key].first; st != nil; st = st.next {
-			claims = append(claims, st.claim)
+	for _, key := range slices.Sorted(maps.Keys(ls.groups)) {
+		for fw := ls.groups[key].first; fw != nil; fw = fw.next {
+			claims = append(claims, fw.claim)
 		}
 	}
 	return claims

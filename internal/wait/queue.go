@@ -22,20 +22,20 @@ type Queue struct {
 	Stray func(id string)
 }
 
-// ownAfter is for how long a waiter is the first of its party before it
+// ownAfter is for how long a waiter is the first of its group before it
 // listens by itself as well.
 const ownAfter = 20 * time.Millisecond
 
 // UntilTurn is Until for a queue that stands in Redis: everybody asks once, and
 // has a place in it then; after that it asks when it is told that it is its turn:
-// by hints, by the first of its party, or by whoever of its client has given the
+// by hints, by the first of its group, or by whoever of its client has given the
 // thing back.
 func (ls *Lines) UntilTurn(ctx context.Context, key string, c Claim, q *Queue) (err error) {
-	w := &queuer{lines: ls, queue: q, seat: ls.sit(key, q.ID, c)}
+	w := &queuer{lines: ls, queue: q, self: ls.joinGroup(key, q.ID, c)}
 	defer func() { // Try may panic
 		var given chan struct{}
 		w.stop()
-		if given, q.Pledged = ls.rise(w.seat); given != nil {
+		if given, q.Reserved = ls.leaveGroup(w.self); given != nil {
 			<-given
 			err = nil
 		}
@@ -44,7 +44,7 @@ func (ls *Lines) UntilTurn(ctx context.Context, key string, c Claim, q *Queue) (
 }
 
 func (w *queuer) wait(ctx context.Context, c Claim) error {
-	ls, q, key := w.lines, w.queue, w.seat.key
+	ls, q, key := w.lines, w.queue, w.self.key
 	for {
 		w.asks()
 		ans, err := c.Try(ctx)
@@ -72,14 +72,14 @@ func (w *queuer) wait(ctx context.Context, c Claim) error {
 func (w *queuer) given() bool {
 	w.lines.mu.Lock()
 	defer w.lines.mu.Unlock()
-	return w.seat.given != nil
+	return w.self.given != nil
 }
 
 // A queuer is the state of one UntilTurn.
 type queuer struct {
 	lines *Lines
 	queue *Queue
-	seat  *seat
+	self  *fairWaiter
 
 	timer    *time.Timer
 	own      Hints
@@ -93,7 +93,7 @@ type queuer struct {
 
 func (w *queuer) asks() {
 	w.lines.mu.Lock()
-	w.seat.turn = false
+	w.self.turn = false
 	w.lines.mu.Unlock()
 	w.sent = time.Now()
 }
@@ -105,7 +105,7 @@ func (w *queuer) answered(ans *Answer) {
 	}
 	w.lines.mu.Lock()
 	defer w.lines.mu.Unlock()
-	p := w.seat.party
+	p := w.self.group
 	if !p.ends.After(w.sent) {
 		p.ends = time.Time{} // this is the question that was due then
 	}
@@ -114,26 +114,26 @@ func (w *queuer) answered(ans *Answer) {
 		return
 	}
 	spoke := p.first
-	p.place(w.seat, ans.Ticket)
+	p.place(w.self, ans.Ticket)
 	if p.first != spoke {
 		spoke.nudge()
 		p.first.nudge()
 	}
 }
 
-// keep keeps the party when it is time, if w speaks for it.
+// keep keeps the group when it is time, if w speaks for it.
 func (w *queuer) keep(ctx context.Context) {
-	ls, p := w.lines, w.seat.party
+	ls, p := w.lines, w.self.group
 	ls.mu.Lock()
-	if p.first != w.seat || time.Since(p.kept) < w.queue.Recheck {
+	if p.first != w.self || time.Since(p.kept) < w.queue.Recheck {
 		ls.mu.Unlock()
 		return
 	}
 	p.kept = time.Now()
-	ids := p.roll()
+	ids := p.due()
 	ls.mu.Unlock()
 	for _, id := range w.queue.Keep(ctx, ids) {
-		ls.Tell(w.seat.key, id)
+		ls.Tell(w.self.key, id)
 	}
 }
 
@@ -167,7 +167,7 @@ func (w *queuer) sleep(ctx context.Context, ans Answer) error {
 			if !first || !w.own.Dead() {
 				return nil
 			}
-		case <-w.seat.wake:
+		case <-w.self.wake:
 			if w.told() {
 				return nil
 			}
@@ -190,17 +190,17 @@ func (w *queuer) sleep(ctx context.Context, ans Answer) error {
 	}
 }
 
-// hears takes in a hint for the party, and reports whether to ask because of it.
+// hears takes in a hint for the group, and reports whether to ask because of it.
 func (w *queuer) hears() bool {
 	w.missed = false
 	w.lines.mu.Lock()
 	defer w.lines.mu.Unlock()
-	p := w.seat.party
+	p := w.self.group
 	p.heard, p.deaf = true, p.hints.Dead()
 	if p.deaf {
 		return false
 	}
-	if p.first != w.seat {
+	if p.first != w.self {
 		// The next one has come to be it while this one was not looking.
 		p.first.turn = true
 		p.first.nudge()
@@ -213,10 +213,10 @@ func (w *queuer) hears() bool {
 func (w *queuer) told() bool {
 	w.lines.mu.Lock()
 	defer w.lines.mu.Unlock()
-	if w.seat.turn {
-		w.missed = w.seat.missed
+	if w.self.turn {
+		w.missed = w.self.missed
 	}
-	return w.seat.turn || w.seat.given != nil
+	return w.self.turn || w.self.given != nil
 }
 
 // A reason is why a sleep ends.
@@ -243,16 +243,16 @@ func (pl *plan) sooner(at time.Time, why reason) {
 }
 
 // next plans the sleep; again is when to ask after a failure to ask, else zero.
-// Those who do not speak for the party wait for nothing in particular.
+// Those who do not speak for the group wait for nothing in particular.
 func (w *queuer) next(again time.Time) (pl plan) {
 	if !again.IsZero() {
 		pl.sooner(again, toAsk)
 		return pl
 	}
-	q, ls, p := w.queue, w.lines, w.seat.party
+	q, ls, p := w.queue, w.lines, w.self.group
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if p.first != w.seat {
+	if p.first != w.self {
 		w.ownAt = time.Time{}
 		return pl
 	}

@@ -243,33 +243,33 @@ func TestTurnKeepsAll(t *testing.T) {
 	})
 }
 
-// What is pledged to the first comes to it without its asking, or it hears nothing
+// What is reserved to the first comes to it without its asking, or it hears nothing
 // of it, or it asks when nobody knows; and one who has gone says so.
-func TestPledge(t *testing.T) {
+func TestReservation(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		ls, h, own := wait.NewLines(), newHints(), newHints()
 		f := &fakeQueue{places: map[string]bool{}}
-		_, ok := ls.Pledge("key")
+		_, ok := ls.ReserveFirst("key")
 		require.False(t, ok)
 		ctx, cancel := context.WithCancel(t.Context())
 		a, b := f.wait(ctx, ls, "a", h, own), f.wait(t.Context(), ls, "b", h, own)
 		h.confirm()
 		advance(0)
 		f.asks()
-		p, ok := ls.Pledge("key")
+		p, ok := ls.ReserveFirst("key")
 		require.True(t, ok)
 		require.Equal(t, f.claim("a"), p.Claim)
-		_, ok = ls.Pledge("key")
+		_, ok = ls.ReserveFirst("key")
 		require.False(t, ok, "there is one already")
-		p.Drop()
-		p, _ = ls.Pledge("key")
-		p.Doubt()
+		p.Cancel()
+		p, _ = ls.ReserveFirst("key")
+		p.Unknown()
 		advance(0)
 		require.Equal(t, []string{"a"}, f.asks())
-		p.Drop()
-		p, _ = ls.Pledge("key")
+		p.Cancel()
+		p, _ = ls.ReserveFirst("key")
 		known := false
-		p.Keep(0, func() {
+		p.Commit(0, func() {
 			cancel() // in the same moment
 			synctest.Wait()
 			known = true
@@ -283,11 +283,11 @@ func TestPledge(t *testing.T) {
 		f.free("b")
 		ls.Tell("key", "b")
 		require.NoError(t, (<-b).err)
-		p, ok = ls.Pledge("key")
+		p, ok = ls.ReserveFirst("key")
 		require.True(t, ok)
 		cancel()
 		require.ErrorIs(t, (<-c).err, context.Canceled)
-		p.Keep(0, func() { t.Error("it has gone") })
+		p.Commit(0, func() { t.Error("it has gone") })
 		require.Zero(t, ls.Waiting())
 	})
 }
@@ -303,9 +303,9 @@ func TestNextAsksAtTheEndOfWhatIsGiven(t *testing.T) {
 		h.confirm()
 		advance(recheck / 10)
 		f.asks()
-		p, ok := ls.Pledge("key")
+		p, ok := ls.ReserveFirst("key")
 		require.True(t, ok)
-		require.True(t, p.Keep(lease, func() {}))
+		require.True(t, p.Commit(lease, func() {}))
 		require.NoError(t, (<-a).err)
 		advance(lease - time.Millisecond)
 		require.Empty(t, f.asks(), "somebody has it")
@@ -328,12 +328,12 @@ func TestTurnTwins(t *testing.T) {
 		cancel()
 		require.Error(t, (<-one).err)
 		require.Error(t, (<-third).err)
-		require.True(t, ls.Sits("key", "a"))
+		require.True(t, ls.InGroup("key", "a"))
 		f.asks()
 		f.free("a")
 		require.True(t, ls.Tell("key", "a"))
 		require.NoError(t, (<-two).err)
-		require.False(t, ls.Sits("key", "a"))
+		require.False(t, ls.InGroup("key", "a"))
 		require.Equal(t, []string{"a"}, slices.Compact(f.asks()))
 	})
 }

@@ -180,9 +180,9 @@ type Policy struct {
 	ClosedErr error
 	// Events is told of them; nil for nobody.
 	Events Events
-	// Pledged is set when the wait has failed and the thing may yet be given to
-	// the waiter: see Pledge.
-	Pledged bool
+	// Reserved is set when the wait has failed and the thing may yet be given to
+	// the waiter: see Reservation.
+	Reserved bool
 	// Place is that of the caller in the line, when it has one already (see Follow),
 	// or one to be used, or nil.
 	Place *Place
@@ -220,7 +220,7 @@ func (ls *Lines) Until(ctx context.Context, key string, c Claim, p *Policy) (err
 		switch {
 		case err == nil:
 		case left:
-			p.Pledged = ls.hasPledge(pl)
+			p.Reserved = ls.isReserved(pl)
 		default: // it was granted in the same moment
 			w.take()
 			err = nil

@@ -17,8 +17,8 @@ import (
 // always refuses, for a lease of an hour.
 func always(int) (wait.Answer, error) { return wait.Answer{After: time.Hour}, nil }
 
-// A pledged is a line of two who are always refused, the head with a pledge.
-type pledged struct {
+// A reserved is a line of two who are always refused, the head with a reservation.
+type reserved struct {
 	*testing.T
 	ls         *wait.Lines
 	hints      *hints
@@ -26,12 +26,12 @@ type pledged struct {
 	cancel     context.CancelFunc // of the head
 	policy     *wait.Policy       // of the head
 	first, two <-chan result
-	wait.Pledge
+	wait.Reservation
 }
 
-func pledge(t *testing.T) *pledged {
+func reservation(t *testing.T) *reserved {
 	t.Helper()
-	p := &pledged{T: t, ls: wait.NewLines(), hints: newHints(), head: newClaim(always), next: newClaim(always)}
+	p := &reserved{T: t, ls: wait.NewLines(), hints: newHints(), head: newClaim(always), next: newClaim(always)}
 	p.policy = policy(p.hints)
 	ctx, cancel := context.WithCancel(t.Context())
 	p.cancel = cancel
@@ -40,29 +40,29 @@ func pledge(t *testing.T) *pledged {
 	p.hints.confirm()
 	synctest.Wait()
 	p.two = until(t.Context(), p.ls, "k", p.next, policy(p.hints))
-	p.Pledge = p.again()
+	p.Reservation = p.again()
 	require.Same(t, p.head, p.Claim)
 	p.head.asked = nil
 	return p
 }
 
-// again pledges to the head, which nobody has pledged to.
-func (p *pledged) again() wait.Pledge {
+// again reservations to the head, which nobody has reserved to.
+func (p *reserved) again() wait.Reservation {
 	p.Helper()
-	pl, ok := p.ls.PledgeHead("k")
-	require.True(p, ok, "a pledge to a head that waits")
-	_, twice := p.ls.PledgeHead("k")
+	pl, ok := p.ls.ReserveHead("k")
+	require.True(p, ok, "a reservation to a head that waits")
+	_, twice := p.ls.ReserveHead("k")
 	require.False(p, twice, "a second one")
 	return pl
 }
 
 // end has who is left go, and sees that nothing is.
-func (p *pledged) end(left ...<-chan result) {
+func (p *reserved) end(left ...<-chan result) {
 	p.Helper()
 	for _, ch := range left {
-		pl, ok := p.ls.PledgeHead("k")
+		pl, ok := p.ls.ReserveHead("k")
 		require.True(p, ok)
-		require.True(p, pl.Keep(0, func() {}))
+		require.True(p, pl.Commit(0, func() {}))
 		require.NoError(p, (<-ch).err)
 	}
 	require.Zero(p, p.ls.Waiting())
@@ -70,10 +70,10 @@ func (p *pledged) end(left ...<-chan result) {
 	require.Equal(p, opened, closed, "hints left open")
 }
 
-func TestPledgeHeadOnlyToWhoSleeps(t *testing.T) {
+func TestReserveHeadOnlyToWhoSleeps(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		ls, h := wait.NewLines(), newHints()
-		_, ok := ls.PledgeHead("k")
+		_, ok := ls.ReserveHead("k")
 		require.False(t, ok, "nobody is there")
 		asking := make(chan struct{})
 		c := newClaim(func(nth int) (wait.Answer, error) {
@@ -81,31 +81,31 @@ func TestPledgeHeadOnlyToWhoSleeps(t *testing.T) {
 			return always(nth)
 		})
 		ch := until(t.Context(), ls, "k", c, policy(h))
-		_, ok = ls.PledgeHead("k")
+		_, ok = ls.ReserveHead("k")
 		require.False(t, ok, "it is asking, and will hear of what is free by that")
 		asking <- struct{}{}
 		synctest.Wait()
-		p, ok := ls.PledgeHead("k")
+		p, ok := ls.ReserveHead("k")
 		require.True(t, ok)
-		p.Drop()
+		p.Cancel()
 		h.confirm() // it asks again
 		synctest.Wait()
-		_, ok = ls.PledgeHead("k")
+		_, ok = ls.ReserveHead("k")
 		require.False(t, ok)
 		asking <- struct{}{}
 		synctest.Wait()
-		p, ok = ls.PledgeHead("k")
+		p, ok = ls.ReserveHead("k")
 		require.True(t, ok)
-		require.True(t, p.Keep(0, func() {}))
+		require.True(t, p.Commit(0, func() {}))
 		require.NoError(t, (<-ch).err)
 	})
 }
 
-func TestPledgeKept(t *testing.T) {
+func TestReservationKept(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		p := pledge(t)
+		p := reservation(t)
 		known := false
-		require.True(t, p.Keep(time.Minute, func() {
+		require.True(t, p.Commit(time.Minute, func() {
 			synctest.Wait()
 			require.Empty(t, p.first, "it went on before the claim knew")
 			known = true
@@ -132,7 +132,7 @@ func (a asked) Live() bool {
 
 // A head that is about to sleep is given the thing, while a nudge for the head
 // before it is left over.
-func TestPledgeKeptAtANudge(t *testing.T) {
+func TestReservationKeptAtANudge(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		ls, h := wait.NewLines(), newHints()
 		granted := make(chan struct{})
@@ -143,9 +143,9 @@ func TestPledgeKeptAtANudge(t *testing.T) {
 		p := policy(h)
 		p.Listen = func() wait.Hints {
 			return asked{h.open().(*hints), func() {
-				pl, ok := ls.PledgeHead("k")
+				pl, ok := ls.ReserveHead("k")
 				require.True(t, ok)
-				require.True(t, pl.Keep(time.Hour, func() {}))
+				require.True(t, pl.Commit(time.Hour, func() {}))
 			}}
 		}
 		next := until(t.Context(), ls, "k", newClaim(always), p)
@@ -158,10 +158,10 @@ func TestPledgeKeptAtANudge(t *testing.T) {
 }
 
 // The next one need not ask before the lease of what was given is over.
-func TestPledgeKeptForALease(t *testing.T) {
+func TestReservationKeptForALease(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		p := pledge(t)
-		require.True(t, p.Keep(700*ms, func() {}))
+		p := reservation(t)
+		require.True(t, p.Commit(700*ms, func() {}))
 		require.NoError(t, (<-p.first).err)
 		advance(701 * ms)
 		require.Empty(t, p.next.at())
@@ -171,41 +171,41 @@ func TestPledgeKeptForALease(t *testing.T) {
 	})
 }
 
-func TestPledgeToOneWhoLeaves(t *testing.T) {
+func TestReservationToOneWhoLeaves(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		p := pledge(t)
+		p := reservation(t)
 		p.cancel()
 		require.ErrorIs(t, (<-p.first).err, context.Canceled)
-		require.True(t, p.policy.Pledged, "it must know that it may yet be given it")
+		require.True(t, p.policy.Reserved, "it must know that it may yet be given it")
 		synctest.Wait()
 		require.Len(t, p.next.at(), 1, "what the head has heard may have been for the next one")
-		require.False(t, p.Keep(0, func() { t.Error("it has gone") }))
-		p.Drop()  // these change nothing any more
-		p.Doubt() //
+		require.False(t, p.Commit(0, func() { t.Error("it has gone") }))
+		p.Cancel()  // these change nothing any more
+		p.Unknown() //
 		p.end(p.two)
 	})
 	inBubble(t, func(t *testing.T) {
-		p := pledge(t)
-		p.Drop()
+		p := reservation(t)
+		p.Cancel()
 		p.cancel()
 		require.ErrorIs(t, (<-p.first).err, context.Canceled)
-		require.False(t, p.policy.Pledged)
+		require.False(t, p.policy.Reserved)
 		synctest.Wait()
 		p.end(p.two)
 	})
 }
 
 // Whoever is given it in the moment in which its wait ends has it.
-func TestPledgeKeptAsTheWaitEnds(t *testing.T) {
-	for name, end := range map[string]func(*pledged){
-		"cancelled": func(p *pledged) { p.cancel() },
-		"hint":      func(p *pledged) { p.hints.hint() },
-		"both":      func(p *pledged) { p.hints.hint(); p.cancel() },
+func TestReservationKeptAsTheWaitEnds(t *testing.T) {
+	for name, end := range map[string]func(*reserved){
+		"cancelled": func(p *reserved) { p.cancel() },
+		"hint":      func(p *reserved) { p.hints.hint() },
+		"both":      func(p *reserved) { p.hints.hint(); p.cancel() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				p := pledge(t)
-				require.True(t, p.Keep(0, func() {
+				p := reservation(t)
+				require.True(t, p.Commit(0, func() {
 					end(p)
 					synctest.Wait() // it has seen that, and waits for the claim to know
 					require.Empty(t, p.first)
@@ -237,19 +237,19 @@ func TestKeepTellsFirst(t *testing.T) {
 		}
 		first = until(t.Context(), ls, "k", newClaim(always), p)
 		synctest.Wait()
-		pl, ok := ls.PledgeHead("k")
+		pl, ok := ls.ReserveHead("k")
 		require.True(t, ok)
-		require.True(t, pl.Keep(0, func() {}))
+		require.True(t, pl.Commit(0, func() {}))
 		opened, closed := h.counts()
 		require.Equal(t, opened, closed, "hints left open")
 	})
 }
 
-// A hint comes while a pledge is under way: the head asks, and is told by its
+// A hint comes while a reservation is under way: the head asks, and is told by its
 // claim, which waits for who gives.
-func TestPledgeKeptWhileItAsks(t *testing.T) {
+func TestReservationKeptWhileItAsks(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		p := pledge(t)
+		p := reservation(t)
 		kept := make(chan struct{})
 		p.head.answer = func(int) (wait.Answer, error) {
 			<-kept
@@ -258,7 +258,7 @@ func TestPledgeKeptWhileItAsks(t *testing.T) {
 		p.hints.hint()
 		synctest.Wait()
 		require.Len(t, p.head.at(), 1)
-		require.True(t, p.Keep(time.Hour, func() { close(kept) }))
+		require.True(t, p.Commit(time.Hour, func() { close(kept) }))
 		require.NoError(t, (<-p.first).err)
 		advance(recheck / 2)
 		require.Empty(t, p.next.at(), "asked, though the head has just been given it")
@@ -266,25 +266,25 @@ func TestPledgeKeptWhileItAsks(t *testing.T) {
 	})
 }
 
-func TestPledgeInDoubt(t *testing.T) {
+func TestReservationInDoubt(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		p := pledge(t)
-		p.Doubt()
+		p := reservation(t)
+		p.Unknown()
 		synctest.Wait()
 		require.Len(t, p.head.at(), 1, "it asks")
-		p.Doubt() // once more, when the giver knows more
+		p.Unknown() // once more, when the giver knows more
 		synctest.Wait()
 		require.Len(t, p.head.at(), 2)
-		_, ok := p.ls.PledgeHead("k")
+		_, ok := p.ls.ReserveHead("k")
 		require.False(t, ok, "what may have been given it is not settled")
 		p.cancel()
 		require.ErrorIs(t, (<-p.first).err, context.Canceled)
-		require.True(t, p.policy.Pledged)
+		require.True(t, p.policy.Reserved)
 		synctest.Wait()
 		p.end(p.two)
 	})
 	inBubble(t, func(t *testing.T) { // while it asks already
-		p := pledge(t)
+		p := reservation(t)
 		asking := make(chan struct{})
 		p.head.answer = func(nth int) (wait.Answer, error) {
 			<-asking
@@ -292,7 +292,7 @@ func TestPledgeInDoubt(t *testing.T) {
 		}
 		p.hints.hint()
 		synctest.Wait()
-		p.Doubt()
+		p.Unknown()
 		asking <- struct{}{}
 		asking <- struct{}{} // it asks again, since the first may have come too early
 		synctest.Wait()
@@ -306,9 +306,9 @@ func TestPledgeInDoubt(t *testing.T) {
 
 // One after the other is given it before they have seen that they have come to be
 // the first, and though they are about to give up.
-func TestPledgesKeptInARow(t *testing.T) {
+func TestReservationsCommittedInARow(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		p := pledge(t)
+		p := reservation(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		all := []<-chan result{p.first, p.two}
 		for i := range 20 {
@@ -320,16 +320,16 @@ func TestPledgesKeptInARow(t *testing.T) {
 		}
 		cancel()
 		kept := 0
-		for ok := true; ok; p.Pledge, ok = p.ls.PledgeHead("k") {
-			if p.Keep(time.Hour, func() {}) {
+		for ok := true; ok; p.Reservation, ok = p.ls.ReserveHead("k") {
+			if p.Commit(time.Hour, func() {}) {
 				kept++
 			}
 		}
 		// Where one who gave up was quicker, the head was asking when the row ended.
 		for synctest.Wait(); p.ls.Waiting() > 0; synctest.Wait() {
-			pl, ok := p.ls.PledgeHead("k")
-			require.True(p, ok, "a pledge to a head that waits")
-			if pl.Keep(time.Hour, func() {}) {
+			pl, ok := p.ls.ReserveHead("k")
+			require.True(p, ok, "a reservation to a head that waits")
+			if pl.Commit(time.Hour, func() {}) {
 				kept++
 			}
 		}
@@ -346,21 +346,21 @@ func TestPledgesKeptInARow(t *testing.T) {
 // handOn gives the lock to the next one of the line if it can, as a holder does
 // that gives it back.
 func (l *lock) handOn(ls *wait.Lines, rnd func(int) int) bool {
-	p, ok := ls.PledgeHead("k")
+	p, ok := ls.ReserveHead("k")
 	if !ok {
 		return false
 	}
 	switch rnd(8) {
 	case 0:
-		p.Drop()
+		p.Cancel()
 		return false
 	case 1: // nobody knows; it was not given
-		p.Doubt()
+		p.Unknown()
 		return false
 	case 2:
 		time.Sleep(2 * ms) // a script passes it on
 	}
-	return p.Keep(l.lease, func() {
+	return p.Commit(l.lease, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.granted = append(l.granted, p.Claim.(taker).who)
