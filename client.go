@@ -41,7 +41,8 @@ type Client struct{ seam }
 // waiters and those of others may not hear of each other, and find out by asking
 // again (WithRecheck). A client with neither ContextTimeoutEnabled nor a read timeout
 // (ReadTimeout -1) keeps a connection for a call whose caller has gone until its
-// server says something.
+// server says something. Connections of a Dialer that know no deadlines, as through an
+// SSH tunnel, need ReadTimeout and WriteTimeout of -2, or go-redis fails each command.
 func New(rdb redis.UniversalClient, opts ...Option) *Client {
 	if rdb == nil || reflect.ValueOf(rdb).Kind() == reflect.Pointer && reflect.ValueOf(rdb).IsNil() {
 		badOption("New: the Redis client is nil")

@@ -130,7 +130,12 @@ func (c *conn) write(sharded bool, node *redis.Client) {
 	defer c.cancel()
 
 	var ps *redis.PubSub
-	switch rdb := c.n.answering(node); {
+	rdb := c.n.answering(node)
+	readTimeout := time.Duration(0) // none
+	if NoDeadlines(rdb) {
+		readTimeout = -1 // nor is it set to none
+	}
+	switch {
 	case sharded:
 		ps = rdb.SSubscribe(c.ctx)
 	default:
@@ -152,7 +157,7 @@ func (c *conn) write(sharded bool, node *redis.Client) {
 				up = true
 				c.lastFrame.Store(c.n.elapsed())
 				c.n.wg.Add(1)
-				go c.read(ps)
+				go c.read(ps, readTimeout)
 			}
 		}
 		c.n.post(event{kind: evWritten, conn: c, err: err})
@@ -160,7 +165,8 @@ func (c *conn) write(sharded bool, node *redis.Client) {
 }
 
 // answering returns node, or rdb for nil. Where that would wait for ever for the
-// answers of a handshake, which no context ends, it is the same with a bound.
+// answers of a handshake, which no context ends, it is the same with a bound; but not on
+// connections that know no deadlines.
 func (n *Notifier) answering(node *redis.Client) redis.UniversalClient {
 	if node == nil {
 		var one bool
@@ -168,10 +174,22 @@ func (n *Notifier) answering(node *redis.Client) redis.UniversalClient {
 			return n.rdb
 		}
 	}
-	if node.Options().ReadTimeout <= 0 {
+	if node.Options().ReadTimeout == 0 {
 		return node.WithTimeout(n.cfg.dialBound())
 	}
 	return node
+}
+
+// NoDeadlines reports whether go-redis sets no deadlines on the connections of rdb: its
+// ReadTimeout is -2, for connections that know none, such as those of an SSH tunnel.
+func NoDeadlines(rdb redis.UniversalClient) bool {
+	switch rdb := rdb.(type) {
+	case *redis.Client:
+		return rdb.Options().ReadTimeout < 0
+	case *redis.ClusterClient:
+		return rdb.Options().ReadTimeout < 0
+	}
+	return false
 }
 
 // writeOne writes a command. The first one dials, within the life of the
@@ -209,14 +227,14 @@ func (c *conn) writeOne(ps *redis.PubSub, cmd command, up bool) error {
 
 // read is the connection's second goroutine. It ends when the connection fails
 // or is closed by the writer.
-func (c *conn) read(ps *redis.PubSub) {
+func (c *conn) read(ps *redis.PubSub, timeout time.Duration) {
 	defer c.n.wg.Done()
 	// Cancelled for the same reason as in writeOne; without a deadline it does
 	// not limit the read. Silence is the control goroutine's business.
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	for {
-		f, err := receive(ctx, ps)
+		f, err := receive(ctx, ps, timeout)
 		if err != nil {
 			c.n.post(event{kind: evLost, conn: c, err: err})
 			return
@@ -248,13 +266,13 @@ type frame struct {
 
 // receive has go-redis read one frame. It asserts types on what the server sends; a
 // frame of an unexpected shape is to cost the connection, not the process.
-func receive(ctx context.Context, ps *redis.PubSub) (f frame, err error) {
+func receive(ctx context.Context, ps *redis.PubSub, timeout time.Duration) (f frame, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("pubsub: malformed frame: %v", r)
 		}
 	}()
-	msg, err := ps.Receive(ctx)
+	msg, err := ps.ReceiveTimeout(ctx, timeout)
 	switch m := msg.(type) {
 	case *redis.Message:
 		return frame{kind: "message", channel: m.Channel, payload: m.Payload}, nil

@@ -2,6 +2,7 @@ package pubsub_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -305,4 +306,30 @@ func TestNoReadTimeout(t *testing.T) {
 	redistest.Until(t, "as many as there may be at once", func() bool { return dials.Load() >= before+4 })
 	by.Store(good)
 	await(t, s, pubsub.Live)
+}
+
+// A noDeadlines is a connection such as one through an SSH tunnel.
+type noDeadlines struct{ net.Conn }
+
+func (noDeadlines) SetDeadline(time.Time) error      { return errNoDeadlines }
+func (noDeadlines) SetReadDeadline(time.Time) error  { return errNoDeadlines }
+func (noDeadlines) SetWriteDeadline(time.Time) error { return errNoDeadlines }
+
+var errNoDeadlines = errors.New("deadlines are not supported")
+
+// TestNoDeadlines: a ReadTimeout of -2 is for connections that know none.
+func TestNoDeadlines(t *testing.T) {
+	srv := redistest.Start(t)
+	n := newNotifier(t, srv.Client(t, func(o *redis.Options) {
+		o.ReadTimeout, o.WriteTimeout = -2, -2
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			var d net.Dialer
+			c, err := d.DialContext(ctx, network, addr)
+			return noDeadlines{c}, err
+		}
+	}), pubsub.Config{})
+	s := live(t, n, "a")
+	publish(t, srv.Client(t), "a")
+	hint(t, s)
+	require.Zero(t, n.Stats().Resubscribes)
 }

@@ -112,7 +112,12 @@ func (c *checker) heard(ctx context.Context, ch string, subscribe func(context.C
 	defer cancel()
 	ps := subscribe(ctx, ch)
 	defer ps.Close()
-	if _, err := ps.ReceiveTimeout(ctx, hearWithin); err != nil {
+	timeout := hearWithin
+	if pubsub.NoDeadlines(c.engine.Redis()) {
+		timeout = -1
+	}
+	defer context.AfterFunc(ctx, func() { _ = ps.Close() })()
+	if _, err := ps.ReceiveTimeout(ctx, timeout); err != nil {
 		c.find("pubsub", "", LevelWarning, "who waits cannot listen to %q, and asks again and again: %v", ch, err)
 		return false
 	}
@@ -121,12 +126,12 @@ func (c *checker) heard(ctx context.Context, ch string, subscribe func(context.C
 		return false
 	}
 	for {
-		msg, err := ps.ReceiveTimeout(ctx, hearWithin)
+		msg, err := ps.ReceiveTimeout(ctx, timeout)
 		if _, ok := msg.(*redis.Message); ok {
 			return true
 		}
 		if err != nil {
-			if errors.Is(err, context.DeadlineExceeded) {
+			if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) {
 				err = errors.New("nothing arrives")
 			}
 			c.find("pubsub", "", LevelWarning, "a message on %q is lost, and waiters learn of releases up to %v late: %v", ch, c.engine.Recheck(), err)

@@ -260,14 +260,16 @@ func ask[C redis.Cmder](ctx context.Context, rdb redis.UniversalClient, keys []s
 		return nil, nil
 	}
 	cmds := make([]C, len(keys))
-	_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, _ = rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // its error is that of the first command only
 		for i, key := range keys {
 			cmds[i] = command(p, key)
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, redis.Nil) && !strings.HasPrefix(err.Error(), "WRONGTYPE") {
-		return nil, err
+	for _, cmd := range cmds {
+		if err := cmd.Err(); err != nil && !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "WRONGTYPE") {
+			return nil, err
+		}
 	}
 	return cmds, nil
 }
