@@ -95,14 +95,7 @@ func (x *round) run(ctx context.Context) *outcome {
 		})
 	}
 	if x.fault.Children || x.fault.ClientClock || x.rand.IntN(4) == 0 {
-		for i := range 2 {
-			p, err := workload.Start(x.party(firstChild+i, i == 1), &x.rec, x.store.offer, x.fault.ClientClock)
-			if err != nil {
-				o.fail("starting a child: %v", err)
-				break
-			}
-			x.children = append(x.children, p)
-		}
+		x.start(o)
 	}
 	o.children = len(x.children)
 	defer func() { // also where the servers fail the campaign
@@ -175,6 +168,20 @@ func (x *round) run(ctx context.Context) *outcome {
 	return o
 }
 
+// start starts children. Their clients have fixed ids, the same each time.
+func (x *round) start(o *outcome) {
+	for i := range 2 {
+		cfg := x.party(firstChild+len(x.children), i == 1)
+		cfg.Client = fmt.Sprintf("worker-%d", i)
+		p, err := workload.Start(cfg, &x.rec, x.store.offer, x.fault.ClientClock)
+		if err != nil {
+			o.fail("starting a child: %v", err)
+			break
+		}
+		x.children = append(x.children, p)
+	}
+}
+
 // suffer does the fault, and sees that there was work before, during and after it.
 func (x *round) suffer(ctx context.Context, admin *latchkey.Client, o *outcome) []model.Loss {
 	children := make([]nemesis.Child, len(x.children))
@@ -194,6 +201,9 @@ func (x *round) suffer(ctx context.Context, admin *latchkey.Client, o *outcome) 
 	from := history.Now()
 	play.Begin()
 	begun := history.Now()
+	if x.fault.Again {
+		x.start(o)
+	}
 	wait(ctx, x.fault.Span)
 	during := total(x.rec.Served()) - before
 	for end := time.Now().Add(patience); x.fault.Live && during < atLeastDuring && time.Now().Before(end); {

@@ -37,6 +37,8 @@ type Fault struct {
 	// Late says that requests are lost or late, those that give back too. Hole says that
 	// all of some clients are, from the beginning to the end.
 	Late, Hole bool
+	// Again says that children are started anew, each with the id of the client of before.
+	Again bool
 	// Span is for how long it goes on.
 	Span time.Duration
 

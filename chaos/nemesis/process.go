@@ -16,7 +16,7 @@ func processFaults() []Fault {
 			}
 		},
 	}, {
-		Name: "client-killed", What: "kill -9 of client processes that hold and wait", On: anywhere, Live: true, Children: true, Span: 2600 * ms,
+		Name: "client-killed", What: "kill -9 of client processes that hold and wait, and are started again", On: anywhere, Live: true, Children: true, Again: true, Span: 2600 * ms,
 		Do: func(p *Play) {
 			for _, c := range p.Children {
 				c.Kill()

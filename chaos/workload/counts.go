@@ -56,7 +56,7 @@ func (w *worker) permits(ctx context.Context, i int) error {
 	who := w.owner()
 	id := []int64{w.begin(history.Entry{Key: name, Op: history.Acquire, Owner: who, N: 1})}
 	lease := w.lease(i)
-	opts := options(lease)
+	opts := leased(lease)
 	var p *permitsemaphore.Permit
 	err := w.prompt(in, func() (err error) {
 		switch r := w.r.IntN(100); {

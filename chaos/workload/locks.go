@@ -143,12 +143,22 @@ func (w *worker) lease(i int) time.Duration {
 	return 0
 }
 
-// options are those of an acquire with that lease.
-func options(lease time.Duration) []latchkey.LockOption {
+// leased is the option for that lease.
+func leased(lease time.Duration) []latchkey.LockOption {
 	if lease == 0 {
 		return nil
 	}
 	return []latchkey.LockOption{latchkey.Lease(lease)}
+}
+
+// options are those of an acquire of a lock with that lease. MaxHold is longer than the
+// first lease. HoldAtLeast is for chaos plain: the model knows of no lock that is closed
+// and has no holder.
+func (w *worker) options(lease time.Duration) []latchkey.LockOption {
+	if lease == 0 && w.chance(10) {
+		return []latchkey.LockOption{latchkey.MaxHold(Lease + time.Duration(w.r.IntN(2000))*time.Millisecond)}
+	}
+	return leased(lease)
 }
 
 // take acquires a lock in one of the ways that there are.
@@ -164,7 +174,7 @@ func (w *worker) take(ctx context.Context, l latchkey.Locker, e history.Entry, k
 		ids[i] = w.begin(e)
 	}
 	var h *latchkey.Hold
-	opts := options(lease)
+	opts := w.options(lease)
 	err := w.prompt(ctx, func() (err error) {
 		switch n := w.r.IntN(100); {
 		case n < 25:

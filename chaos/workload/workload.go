@@ -34,6 +34,7 @@ const (
 type Config struct {
 	Spec    stage.Spec
 	ID      string // part of the names of owners, its own
+	Client  string // fixed id of its client, empty for a random one
 	Round   string // part of the names of objects, the same for all parties
 	Seed    uint64
 	Kinds   []string
@@ -88,7 +89,11 @@ func (s Slow) Worse(o Slow) Slow {
 func Run(ctx context.Context, cfg Config, rec *history.Recorder, offer func(Write)) (slowest Slow, err error) {
 	rdb := cfg.Spec.Connect()
 	p := &Party{cfg: cfg, rec: rec, offer: offer}
-	p.client = latchkey.New(rdb, append(Options(), latchkey.WithObserver(latchkey.Observer{WaitStarted: waitStarted}))...)
+	opts := append(Options(), latchkey.WithObserver(latchkey.Observer{WaitStarted: waitStarted}))
+	if cfg.Client != "" {
+		opts = append(opts, latchkey.WithID(cfg.Client))
+	}
+	p.client = latchkey.New(rdb, opts...)
 	var wg sync.WaitGroup
 	n := cfg.First
 	for i, kind := range cfg.Kinds {
