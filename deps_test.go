@@ -21,7 +21,7 @@ const modulePath = "github.com/latchkey-go/latchkey"
 // root package. A package that does not exist yet does no harm here; one that
 // exists and is missing fails the test, so that its place is chosen.
 var importLevels = map[string]int{
-	"lua": 0, "internal/names": 0, "internal/watchdog": 0, "internal/wait": 0,
+	"lua": 0, "internal/names": 0, "internal/lifecycle": 0, "internal/watchdog": 0, "internal/wait": 0,
 	"pubsub": 1, "internal/run": 1,
 	"internal/engine":  2,
 	"internal/inspect": 3, "internal/check": 3,

@@ -62,14 +62,14 @@ func TestWaitersOfOwnDials(t *testing.T) {
 	} {
 		for _, enabled := range []bool{false, true} {
 			var hook redis.Hook
-			rdb := redistest.User(t, s.Client(t, func(o *redis.Options) {
+			rdb := s.Client(t, func(o *redis.Options) {
 				o.ContextTimeoutEnabled = enabled
 				hook = own(o)
-			}))
+			})
 			if hook != nil {
 				rdb.AddHook(hook)
 			}
-			c := latchkey.New(rdb, latchkey.WithRecheck(time.Hour))
+			c := latchkey.New(redistest.User(t, rdb), latchkey.WithRecheck(time.Hour))
 			t.Cleanup(func() { _ = c.Close() })
 			r := check(t, c)
 			assert.Equal(t, latchkey.LevelOK, finding(t, r, "pubsub").Level, "%s: %+v", name, r.Findings)

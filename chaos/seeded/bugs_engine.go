@@ -154,20 +154,20 @@ var engineBugs = []Bug{
 	},
 	{
 		Name: "engine/close-leaves-at-once", What: "what a client is given while it is being closed, and nobody is inside, stays given",
-		File: "internal/engine/gate.go",
+		File: "internal/lifecycle/gate.go",
 		Old:  "	g.calls++\n	close(g.closed)", New: "	if g.calls == 0 {\n		close(g.idle)\n	}\n	close(g.closed)",
-		Package: "internal/engine", Run: "^TestGateRemainsUntilTheDrain$",
+		Package: "internal/lifecycle", Run: "^TestGateRemainsUntilTheDrain$",
 	},
 	{
 		Name: "engine/close-forgets-permits", What: "Close gives up after a second what no lease ends, and says nothing",
 		File: "internal/engine/want.go",
-		Old:  "	e.laterSurely(d.spec, try)\n", New: "	e.later(try, func() {})\n",
+		Old:  "	e.cleanup.LaterSurely(d.spec, try)\n", New: "	e.cleanup.Later(try, func() {})\n",
 		Package: "semaphore", Run: "^TestCloseUndoes$",
 	},
 	{
 		Name: "engine/close-waits-for-pauses", What: "clean-up whose next try comes later than Close waits is not tried any more",
 		File: "internal/engine/engine.go",
-		Old:  "	e.chores.hurry(e)\n", New: "",
+		Old:  "	e.cleanup.Hurry()\n", New: "",
 		Package: "tests/handover", Run: "^TestCloseTriesOnceMore$",
 	},
 	{

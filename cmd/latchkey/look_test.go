@@ -306,14 +306,11 @@ func TestLsOnePass(t *testing.T) {
 	end`, "0", strconv.Itoa(keys))
 	take(t, rlock.New(newClient(t, s.Client(t)), "job"))
 	s.Do(t, "CONFIG", "RESETSTAT")
-	start := time.Now()
 	assert.Equal(t, []string{"job lock"}, names(decoded[[]object.Object](t, at(s, "ls")...)))
-	took := time.Since(start)
 	stats := s.Do(t, "INFO", "commandstats")[0]
 	assert.NotContains(t, stats, "cmdstat_keys:")
 	assert.LessOrEqual(t, calls(t, stats, "scan"), keys/1000*3/2, "a hash table under way is passed over a little more often")
 	assert.LessOrEqual(t, calls(t, stats, "type"), keys*3/2)
-	assert.Less(t, took, 10*time.Second)
 
 	s.Do(t, "CONFIG", "RESETSTAT")
 	decoded[[]object.Object](t, at(s, "ls", "--match", "jo?")...)

@@ -50,7 +50,7 @@ func (s *Spec) admit(ctx context.Context, op *Op, cfg *LockConfig) error {
 	if err := e.checkAcquire(ctx, s, cfg); err != nil {
 		return e.Wrap(op.Name, s, err)
 	}
-	if !e.gate.enter() {
+	if !e.gate.Enter() {
 		return e.Wrap(op.Name, s, run.ErrClosed)
 	}
 	return nil
@@ -169,7 +169,7 @@ func (c *claim) leave() {
 		c.ends() // if it has panicked
 		c.entry.leave()
 	}
-	c.spec.engine.gate.leave()
+	c.spec.engine.gate.Leave()
 }
 
 func (e *Engine) checkAcquire(ctx context.Context, s *Spec, cfg *LockConfig) error {
@@ -438,7 +438,7 @@ func (c *claim) notMoved(caller context.Context, asked time.Time, err error) (wa
 func (c *claim) void(base int, lease time.Duration) (wait.Answer, error) {
 	c.doubt(base, 0)
 	select {
-	case <-c.spec.engine.gate.closed:
+	case <-c.spec.engine.gate.Closed():
 		return wait.Answer{}, run.ErrClosed
 	default:
 	}

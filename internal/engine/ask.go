@@ -15,10 +15,10 @@ func (e *Engine) Ask(ctx context.Context, op string, s *Spec, repeatable bool, f
 	if s.err != nil {
 		return e.Wrap(op, s, s.err)
 	}
-	if !e.gate.enter() {
+	if !e.gate.Enter() {
 		return e.Wrap(op, s, run.ErrClosed)
 	}
-	defer e.gate.leave()
+	defer e.gate.Leave()
 	retry := e.NewRetrier(e.cfg.AnswerTimeout)
 	for {
 		opts := retry.Options()
@@ -49,12 +49,12 @@ func (e *Engine) Aside(ctx context.Context, op string, s *Spec, f func() error) 
 	switch {
 	case e.Unfit() != nil:
 		return e.Wrap(op, s, e.Unfit())
-	case !e.gate.enter():
+	case !e.gate.Enter():
 		return e.Wrap(op, s, run.ErrClosed)
 	}
 	done := make(chan error, 1)
 	go func() {
-		defer e.gate.leave()
+		defer e.gate.Leave()
 		done <- f()
 	}()
 	select {
@@ -62,7 +62,7 @@ func (e *Engine) Aside(ctx context.Context, op string, s *Spec, f func() error) 
 		return e.Wrap(op, s, err)
 	case <-ctx.Done():
 		return e.Wrap(op, s, ctx.Err())
-	case <-e.gate.closed:
+	case <-e.gate.Closed():
 		return e.Wrap(op, s, run.ErrClosed)
 	}
 }

@@ -124,11 +124,11 @@ func (e *Engine) told(s *Spec, message string) bool {
 		return e.offered(s, g)
 	case !e.proves(s, g):
 		return false
-	case !e.gate.enter():
+	case !e.gate.Enter():
 		e.disown(s, g)
 		return true
 	}
-	defer e.gate.leave()
+	defer e.gate.Leave()
 	pl, ok := e.lines.ReserveFor(s.Line, g.id)
 	if ok && e.given(pl, g) {
 		return true
@@ -199,20 +199,20 @@ func (ent *entry) cuts(ends int64) {
 // it under a number that nobody can be given anything under: see sheds.
 func (e *Engine) disown(s *Spec, g gift) {
 	n, ok := e.number(g.id)
-	if !ok || !e.gate.enter() && !e.gate.remain() {
+	if !ok || !e.gate.Enter() && !e.gate.Remain() {
 		return
 	}
-	defer e.gate.leave()
+	defer e.gate.Leave()
 	ent := e.enter(n, s, false)
 	until := time.Now().Add(g.lease)
-	e.later(func(ctx context.Context) bool { return e.disowned(ctx, ent, s) || time.Now().After(until) }, ent.leave)
+	e.cleanup.Later(func(ctx context.Context) bool { return e.disowned(ctx, ent, s) || time.Now().After(until) }, ent.leave)
 }
 
 // disowned makes one try and reports whether no more is needed.
 func (e *Engine) disowned(ctx context.Context, ent *entry, s *Spec) bool {
 	if s.Queue != nil || ent.had() {
 		// Its hold may be on its way to another in memory, or a new one to it.
-		if ent.choreOps(ctx) != nil {
+		if ent.cleanUpOps(ctx) != nil {
 			return ctx.Err() != nil
 		}
 		defer ent.unlockOps()

@@ -129,7 +129,7 @@ func (c *call) pause(ctx context.Context, ans wait.Answer) error {
 		return c.timeUp()
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-c.spec.engine.gate.closed:
+	case <-c.spec.engine.gate.Closed():
 		return run.ErrClosed
 	}
 }
@@ -149,7 +149,7 @@ func (c *call) policy() wait.Policy {
 		Unconfirmed: unconfirmed,
 		Exclusive:   !s.Shared,
 		Together:    s.Together,
-		Closed:      e.gate.closed,
+		Closed:      e.gate.Closed(),
 		ClosedErr:   run.ErrClosed,
 		Events:      events{c},
 		Over:        c.overC(),

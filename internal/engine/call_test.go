@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/latchkey-go/latchkey/internal/lifecycle"
 	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/wait"
 )
@@ -17,7 +18,8 @@ import (
 func TestTimeUpSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &Engine{Runner: run.New(nil, run.Config{}), cfg: Config{AnswerTimeout: AnswerTimeout}}
-		e.gate.init()
+		e.gate = lifecycle.NewGate()
+		e.cleanup = lifecycle.NewCleanup(e.gate)
 		c := newCall(t.Context(), &Spec{engine: e}, &LockConfig{Wait: time.Second})
 		c.bounded, c.effort = true, new(effort)
 		c.begin()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/latchkey-go/latchkey/internal/lifecycle"
 	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/wait"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
@@ -58,8 +59,8 @@ type Engine struct {
 	shares   shares
 	listed   listed
 	tickets  tickets
-	chores   chores
-	gate     gate
+	gate     *lifecycle.Gate
+	cleanup  *lifecycle.Cleanup
 
 	words atomic.Uint64 // how many have been made; see offer
 
@@ -97,8 +98,9 @@ func New(rdb redis.UniversalClient, cfg Config) *Engine {
 	}
 	e.entries.init()
 	e.leases.init()
-	e.gate.init()
-	e.Runner = run.New(rdb, run.Config{Acks: cfg.Acks, Closed: e.gate.closed, Suspect: func() { e.watchdog.Recheck() }})
+	e.gate = lifecycle.NewGate()
+	e.cleanup = lifecycle.NewCleanup(e.gate)
+	e.Runner = run.New(rdb, run.Config{Acks: cfg.Acks, Closed: e.gate.Closed(), Suspect: func() { e.watchdog.Recheck() }})
 	e.cfg.Acks = e.Runner.Acks()
 	e.watchdog = watchdog.New(e.now, e.renew, e.lanes())
 	e.notifier = pubsub.New(rdb, pubsub.Config{
@@ -149,7 +151,7 @@ func (e *Engine) Verb() any {
 }
 
 // Closed returns a channel that is closed when the engine is.
-func (e *Engine) Closed() <-chan struct{} { return e.gate.closed }
+func (e *Engine) Closed() <-chan struct{} { return e.gate.Closed() }
 
 // Wrap returns err as the root's *Error, or nil for nil.
 func (e *Engine) Wrap(op string, s *Spec, err error) error {
@@ -213,7 +215,7 @@ func (e *Engine) Stats() Stats {
 // Close ends every wait with ErrClosed, every Hold's Context with that cause,
 // gives back what is held, and waits for the goroutines.
 func (e *Engine) Close() error {
-	if !e.gate.shut() {
+	if !e.gate.Shut() {
 		return nil
 	}
 	e.lines.End()
@@ -223,7 +225,10 @@ func (e *Engine) Close() error {
 	ctx, cancel := context.WithDeadline(context.Background(), until)
 	defer cancel()
 	err := errors.Join(e.releaseAll(ctx), e.leases.releaseAll(ctx))
-	e.chores.hurry(e)
-	e.gate.drain(until)
-	return errors.Join(err, e.chores.failed(e), e.notifier.Close())
+	e.cleanup.Hurry()
+	e.gate.Drain(until)
+	for _, about := range e.cleanup.Undone() {
+		err = errors.Join(err, e.Wrap("close", about.(*Spec), errNotUndone))
+	}
+	return errors.Join(err, e.notifier.Close())
 }

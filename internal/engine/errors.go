@@ -35,3 +35,5 @@ func conflict(err error) error {
 type inDoubt struct{ error }
 
 func (d inDoubt) Unwrap() error { return d.error }
+
+var errNotUndone = errors.New("an acquire without an answer could not be undone, and may keep what it took")

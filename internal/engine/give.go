@@ -126,14 +126,14 @@ func (ent *entry) hears(word string) bool {
 
 // offered is told for a lock that is given to those in a list.
 func (e *Engine) offered(s *Spec, g gift) bool {
-	if !e.gate.enter() {
+	if !e.gate.Enter() {
 		if !e.said(s, g) {
 			return false
 		}
 		e.disown(s, g)
 		return true
 	}
-	defer e.gate.leave()
+	defer e.gate.Leave()
 	ent := e.findID(g.id, s)
 	if ent != nil {
 		defer ent.leave()

@@ -210,7 +210,7 @@ func (e *Engine) UpToDate(ctx context.Context, key string) {
 	select {
 	case <-done:
 	case <-ctx.Done():
-	case <-e.gate.closed:
+	case <-e.gate.Closed():
 	}
 }
 
@@ -248,11 +248,11 @@ func (ch *chain) lockLast(ctx context.Context) (*entry, *Spec, error) {
 // catchUp puts the field of who has the lock into the place of the stand, and
 // tries again later if that cannot be now.
 func (e *Engine) catchUp(ch *chain) {
-	if !e.gate.enter() {
+	if !e.gate.Enter() {
 		return
 	}
-	defer e.gate.leave()
-	ctx, cancel := context.WithTimeout(e.gate.late, returnBound)
+	defer e.gate.Leave()
+	ctx, cancel := context.WithTimeout(e.gate.Late(), returnBound)
 	defer cancel()
 	again := returnBound
 	ent, s, err := ch.lockLast(ctx)
@@ -357,7 +357,7 @@ func (e *Engine) heir(s *Spec, slice time.Time) *heir {
 		return nil
 	}
 	select {
-	case <-e.gate.closed:
+	case <-e.gate.Closed():
 		return nil
 	default:
 	}

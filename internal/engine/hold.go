@@ -186,10 +186,10 @@ func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 	if err := CheckLease("a lease", lease); err != nil {
 		return e.Wrap("extend", s, err)
 	}
-	if !e.gate.enter() {
+	if !e.gate.Enter() {
 		return e.Wrap("extend", s, run.ErrClosed)
 	}
-	defer e.gate.leave()
+	defer e.gate.Leave()
 	ent.mu.Lock()
 	item, err := ent.item, h.stateErrLocked() // the answer is about this item, and no later hold's
 	if err == nil {

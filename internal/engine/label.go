@@ -41,7 +41,7 @@ func (e *Engine) writeLabels(ctx context.Context, opts run.Options, text string,
 // long as ctx lasts. Who gives one of them back waits for its end: a label that comes
 // later would stay.
 func (e *Engine) label(ctx context.Context, text string, d time.Duration, leases ...*Lease) {
-	if text == "" || len(leases) == 0 || !e.gate.enter() {
+	if text == "" || len(leases) == 0 || !e.gate.Enter() {
 		return
 	}
 	written := make(chan struct{})
@@ -54,7 +54,7 @@ func (e *Engine) label(ctx context.Context, text string, d time.Duration, leases
 	}
 	text = e.who(text, leases[0].since).String()
 	go func() {
-		defer e.gate.leave()
+		defer e.gate.Leave()
 		defer close(written)
 		e.writeLabels(context.WithoutCancel(ctx), run.Options{}, text, keys, times)
 	}()

@@ -54,7 +54,7 @@ func (e *Engine) Lease(parent context.Context, s *Spec, id string, cfg *LockConf
 	ls := &e.leases
 	ls.mu.Lock()
 	select {
-	case <-e.gate.closed:
+	case <-e.gate.Closed():
 		ls.mu.Unlock()
 		return nil // Close has looked into the table, or will find it too late
 	default:
@@ -241,14 +241,14 @@ func (l *Lease) stateErr() error {
 // Return gives l back; see Hold.Unlock.
 func (l *Lease) Return(ctx context.Context) error {
 	e, s := l.engine, l.spec
-	if !e.gate.enter() {
+	if !e.gate.Enter() {
 		err := l.stateErr()
 		if !errors.Is(err, ErrLeaseLost) {
 			err = run.ErrClosed
 		}
 		return e.Wrap("release", s, err)
 	}
-	defer e.gate.leave()
+	defer e.gate.Leave()
 	if l.Remaining() == 0 && l.stateErr() == nil {
 		// The window is over and the watchdog has not come to say so.
 		l.end(lost, ErrLeaseLost, l.expiry())
@@ -341,10 +341,10 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if err := CheckLease("a lease", d); err != nil {
 		return e.Wrap("extend", s, err)
 	}
-	if !e.gate.enter() {
+	if !e.gate.Enter() {
 		return e.Wrap("extend", s, run.ErrClosed)
 	}
-	defer e.gate.leave()
+	defer e.gate.Leave()
 	l.mu.Lock()
 	about := l.item // nil if it is permanent; another one when it is relet meanwhile
 	l.mu.Unlock()

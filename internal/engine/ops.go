@@ -73,3 +73,10 @@ func (ent *entry) unlockOps() {
 		f()
 	}
 }
+
+// cleanUpOps is lockOps for clean-up, which must not keep others waiting.
+func (ent *entry) cleanUpOps(ctx context.Context) error {
+	once, cancel := context.WithTimeout(ctx, returnBound)
+	defer cancel()
+	return ent.lockOps(once)
+}

@@ -151,7 +151,7 @@ func (e *Engine) Hints(s *Spec) wait.Hints { return hints{e.notifier.Subscribe(s
 // IsClosed reports whether the engine is closed.
 func (e *Engine) IsClosed() bool {
 	select {
-	case <-e.gate.closed:
+	case <-e.gate.Closed():
 		return true
 	default:
 		return false

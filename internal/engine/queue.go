@@ -127,24 +127,24 @@ func (e *Engine) turn(s *Spec, id string) {
 // stray gives up the place of one who is not here any more: whose leaving has
 // failed. Its client is alive, so nobody else would.
 func (e *Engine) stray(s *Spec, id string) {
-	if !e.gate.enter() {
+	if !e.gate.Enter() {
 		return
 	}
 	n, ok := e.number(id)
 	if !ok {
-		e.gate.leave()
+		e.gate.Leave()
 		return
 	}
 	ent := e.enter(n, s, false)
 	if !ent.alone() { // it comes, holds, or leaves by itself
 		ent.leave()
-		e.gate.leave()
+		e.gate.Leave()
 		return
 	}
 	go func() {
-		defer e.gate.leave()
+		defer e.gate.Leave()
 		defer ent.leave()
-		ctx, cancel := context.WithTimeout(e.gate.late, returnBound)
+		ctx, cancel := context.WithTimeout(e.gate.Late(), returnBound)
 		defer cancel()
 		if ent.lockOps(ctx) != nil {
 			return
@@ -171,7 +171,7 @@ func (e *Engine) withdraw(c *claim) {
 	first := make(chan struct{})
 	tried := sync.OnceFunc(func() { close(first) })
 	end := time.Now().Add(leavePatience)
-	e.later(func(ctx context.Context) bool {
+	e.cleanup.Later(func(ctx context.Context) bool {
 		// First the place: who has none is given nothing any more.
 		left := e.left(ctx, c) || time.Now().After(end)
 		settled := !c.unsettled || e.undone(ctx, c)
@@ -192,7 +192,7 @@ func (e *Engine) withdraw(c *claim) {
 // left makes one try to leave the queue and reports whether it has an answer.
 func (e *Engine) left(ctx context.Context, c *claim) bool {
 	ent, s := c.entry, c.spec
-	if ent.choreOps(ctx) != nil {
+	if ent.cleanUpOps(ctx) != nil {
 		return ctx.Err() != nil
 	}
 	defer ent.unlockOps()

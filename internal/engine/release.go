@@ -24,10 +24,10 @@ func (h *Hold) Unlock(ctx context.Context) error {
 // unlock is Unlock within bounded.
 func (h *Hold) unlock(bounded context.Context) error {
 	e, ent := h.entry.engine, h.entry
-	if !e.gate.enter() {
+	if !e.gate.Enter() {
 		return h.closedErr("unlock")
 	}
-	defer e.gate.leave()
+	defer e.gate.Leave()
 	// Counted in, so that a Lock by the same holder meets this entry.
 	if !ent.rejoin() {
 		return h.NotHeld("unlock")
@@ -104,7 +104,7 @@ func (h *Hold) giveUp() (target int, trusted bool, err error) {
 	if !trusted {
 		ent.mu.Unlock()
 		select {
-		case <-e.gate.closed:
+		case <-e.gate.Closed():
 			return 0, false, run.ErrClosed // Close has ended the watchdog, and gives h back
 		default:
 		}
@@ -371,7 +371,7 @@ func (e *Engine) UnlockHolder(ctx context.Context, s *Spec) error {
 		e.giveUpRest(bounded, n, s)
 	}
 	select {
-	case <-e.gate.closed:
+	case <-e.gate.Closed():
 		return e.Wrap("unlock", s, run.ErrClosed)
 	default:
 		return e.Wrap("unlock", s, ErrNotHeld)
@@ -381,10 +381,10 @@ func (e *Engine) UnlockHolder(ctx context.Context, s *Spec) error {
 // giveUpRest is that of a hold of a holder that has none: it may have lost one, which
 // is not remembered.
 func (e *Engine) giveUpRest(bounded context.Context, n uint64, s *Spec) {
-	if s.err != nil || !e.gate.enter() {
+	if s.err != nil || !e.gate.Enter() {
 		return
 	}
-	defer e.gate.leave()
+	defer e.gate.Leave()
 	ent := e.enter(n, s, false)
 	defer ent.leave()
 	if !ent.tryOps() {

@@ -27,7 +27,7 @@ func Done(err error) bool { return err == nil || errors.Is(err, run.ErrNotReplic
 // entry's ops.
 func (c *claim) unreplicated(base int, short error) error {
 	ent := c.entry
-	v, err := c.spec.engine.returnOnce(c.spec.engine.gate.late, ent, c.spec,
+	v, err := c.spec.engine.returnOnce(c.spec.engine.gate.Late(), ent, c.spec,
 		&Return{Holder: c.req.Holder, Count: base, Label: cmp.Or(c.cfg.Label, ent.tag())}, time.Now())
 	if err == nil && v != PastDeadline {
 		c.spec.engine.tookBackOne(c.spec)
@@ -42,7 +42,7 @@ func (c *claim) unreplicated(base int, short error) error {
 
 // unreplicated gives back a grant that too few replicas have.
 func (d *demand) unreplicated(short error) error {
-	late := d.spec.engine.gate.late
+	late := d.spec.engine.gate.Late()
 	if v, err := d.want.Undo(run.Within(late, returnBound), run.CleanUp); err == nil && v == Granted {
 		d.spec.engine.tookBackOne(d.spec)
 	} else {

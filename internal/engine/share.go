@@ -102,10 +102,10 @@ func (e *Engine) granted(d *demand, w Want) {
 // who wait for them, first come first served, and returns how many are left for
 // Redis.
 func (e *Engine) HandOn(s *Spec, units int) (left int) {
-	if e.cfg.HandOver == 0 || !e.gate.enter() {
+	if e.cfg.HandOver == 0 || !e.gate.Enter() {
 		return units
 	}
-	defer e.gate.leave()
+	defer e.gate.Leave()
 	now := time.Now()
 	for units > 0 {
 		wants := 0

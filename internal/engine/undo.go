@@ -16,13 +16,13 @@ func (e *Engine) undo(c *claim) {
 		c.until = time.Now() // nothing is on its way: it has a place in the list
 	}
 	c.entry.stay()
-	e.later(func(ctx context.Context) bool { return e.undone(ctx, c) }, c.entry.leave)
+	e.cleanup.Later(func(ctx context.Context) bool { return e.undone(ctx, c) }, c.entry.leave)
 }
 
 // undone makes one try and reports whether no more is needed.
 func (e *Engine) undone(ctx context.Context, c *claim) bool {
 	ent, s := c.entry, c.spec
-	if ent.choreOps(ctx) != nil {
+	if ent.cleanUpOps(ctx) != nil {
 		return ctx.Err() != nil
 	}
 	past := time.Now().After(c.until)
@@ -81,7 +81,7 @@ func (ent *entry) exorcise(s *Spec) {
 
 // formerly returns a claim that stands for those of before, which nobody waits for.
 func (ent *entry) formerly(s *Spec) *claim {
-	c := &claim{call: newCall(ent.engine.gate.late, s, &LockConfig{})}
+	c := &claim{call: newCall(ent.engine.gate.Late(), s, &LockConfig{})}
 	w := &work{entry: ent}
 	w.tries.work = w
 	c.effort = &w.tries

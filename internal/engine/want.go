@@ -83,10 +83,10 @@ func (e *Engine) Until(ctx context.Context, op string, s *Spec, cfg *LockConfig,
 	if err := e.checkAcquire(ctx, s, cfg); err != nil {
 		return e.Wrap(op, s, err)
 	}
-	if !e.gate.enter() {
+	if !e.gate.Enter() {
 		return e.Wrap(op, s, run.ErrClosed)
 	}
-	defer e.gate.leave()
+	defer e.gate.Leave()
 	d := &demand{call: newCall(ctx, s, cfg), want: w}
 	var claim wait.Claim = d
 	if _, ok := w.(Group); ok && !e.cfg.Acks.On() { // else each has a WAIT of its own
@@ -129,7 +129,7 @@ func (e *Engine) Until(ctx context.Context, op string, s *Spec, cfg *LockConfig,
 
 // sweep has w sweep up, in the background, until its requests can act no more.
 func (e *Engine) sweep(w Sweeper, until time.Time) {
-	e.later(func(ctx context.Context) bool {
+	e.cleanup.Later(func(ctx context.Context) bool {
 		past := time.Now().After(until)
 		err := w.Sweep(run.Within(ctx, returnBound), run.CleanUp)
 		return past && (err == nil || time.Now().After(until.Add(w.Kept())))
@@ -268,10 +268,10 @@ func (g *grouped) Refused() {
 func (e *Engine) takeBack(d *demand) {
 	try := func(ctx context.Context) bool { return e.tookBack(ctx, d) }
 	if _, ok := d.want.(Lessee); ok && !d.cfg.Permanent {
-		e.later(try, func() {}) // its undo is not final with the first answer
+		e.cleanup.Later(try, func() {}) // its undo is not final with the first answer
 		return
 	}
-	e.laterSurely(d.spec, try)
+	e.cleanup.LaterSurely(d.spec, try)
 }
 
 // tookBack makes one try and reports whether no more is needed.
@@ -297,10 +297,10 @@ func (e *Engine) Change(ctx context.Context, op string, s *Spec, f func(ctx cont
 	if err := e.checkAcquire(ctx, s, &LockConfig{}); err != nil {
 		return e.Wrap(op, s, err)
 	}
-	if !e.gate.enter() {
+	if !e.gate.Enter() {
 		return e.Wrap(op, s, run.ErrClosed)
 	}
-	defer e.gate.leave()
+	defer e.gate.Leave()
 	return e.Wrap(op, s, e.change(ctx, e.cfg.AnswerTimeout, func(r *run.Retrier) (Status, error) { return f(ctx, r.Options(), e.deadline(run.Attempt)) }))
 }
 
@@ -310,10 +310,10 @@ func (e *Engine) Return(ctx context.Context, op string, s *Spec, f func(ctx cont
 	if s.err != nil {
 		return e.Wrap(op, s, s.err)
 	}
-	if !e.gate.enter() {
+	if !e.gate.Enter() {
 		return e.Wrap(op, s, run.ErrClosed)
 	}
-	defer e.gate.leave()
+	defer e.gate.Leave()
 	return e.Wrap(op, s, e.returned(ctx, f))
 }
 

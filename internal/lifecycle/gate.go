@@ -1,4 +1,6 @@
-package engine
+// Package lifecycle counts the calls inside a client, so that Close can wait for them, and
+// carries out what they leave behind.
+package lifecycle
 
 import (
 	"context"
@@ -6,10 +8,10 @@ import (
 	"time"
 )
 
-// A gate counts the calls inside an engine, so that Close can wait for them,
+// A Gate counts the calls inside a client, so that Close can wait for them,
 // and bounds the clean-up that goes on after a call has returned.
-type gate struct {
-	closed chan struct{}   // closed when the engine is
+type Gate struct {
+	closed chan struct{}   // closed when the client is
 	late   context.Context // ends when clean-up must end too
 	end    context.CancelFunc
 
@@ -18,20 +20,29 @@ type gate struct {
 	calls int
 	shutd bool
 	idle  chan struct{} // closed when calls is 0 after shut
-	// lasting are the chores that no lease ends.
+	// lasting are the tasks that no lease ends.
 	lasting int
 	eased   chan struct{} // closed when lasting is 0, once there is somebody who waits for that
 }
 
-func (g *gate) init() {
+// NewGate returns an open Gate.
+func NewGate() *Gate {
+	g := new(Gate)
 	g.closed = make(chan struct{})
 	g.idle = make(chan struct{})
 	// Clean-up outlives its caller, but not the client.
 	g.late, g.end = context.WithCancel(context.Background())
+	return g
 }
 
-// enter counts one call in; false when the engine is closed.
-func (g *gate) enter() bool {
+// Closed returns a channel that is closed when the client is.
+func (g *Gate) Closed() <-chan struct{} { return g.closed }
+
+// Late returns the context of clean-up. It ends with the drain.
+func (g *Gate) Late() context.Context { return g.late }
+
+// Enter counts one call in; false when the client is closed.
+func (g *Gate) Enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.shutd {
@@ -41,9 +52,9 @@ func (g *gate) enter() bool {
 	return true
 }
 
-// remain counts one in who cleans up, as long as Close waits for others; false when
+// Remain counts one in who cleans up, as long as Close waits for others; false when
 // it does not any more.
-func (g *gate) remain() bool {
+func (g *Gate) Remain() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.shutd && g.calls == 0 {
@@ -53,15 +64,16 @@ func (g *gate) remain() bool {
 	return true
 }
 
-// stay counts in the clean-up that a call inside leaves behind. The call must
+// Stay counts in the clean-up that a call inside leaves behind. The call must
 // not have left yet.
-func (g *gate) stay() {
+func (g *Gate) Stay() {
 	g.mu.Lock()
 	g.calls++
 	g.mu.Unlock()
 }
 
-func (g *gate) leave() {
+// Leave counts one call out.
+func (g *Gate) Leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.calls--
@@ -70,14 +82,14 @@ func (g *gate) leave() {
 	}
 }
 
-// last counts a lasting chore in; yield counts it out.
-func (g *gate) last() {
+// last counts a lasting task in; yield counts it out.
+func (g *Gate) last() {
 	g.mu.Lock()
 	g.lasting++
 	g.mu.Unlock()
 }
 
-func (g *gate) yield() {
+func (g *Gate) yield() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.lasting--
@@ -87,8 +99,8 @@ func (g *gate) yield() {
 	}
 }
 
-// ease returns a channel that is closed when there is no lasting chore.
-func (g *gate) ease() <-chan struct{} {
+// ease returns a channel that is closed when there is no lasting task.
+func (g *Gate) ease() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c := make(chan struct{})
@@ -100,9 +112,9 @@ func (g *gate) ease() <-chan struct{} {
 	return c
 }
 
-// shut closes the gate; false when it was closed before. Who has closed it counts as
+// Shut closes the gate; false when it was closed before. Who has closed it counts as
 // one inside, until it drains.
-func (g *gate) shut() bool {
+func (g *Gate) Shut() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.shutd {
@@ -118,12 +130,12 @@ func (g *gate) shut() bool {
 // then for their clean-up.
 const closeBound = time.Second
 
-// drain waits for the calls inside, at most for closeBound, and for lasting chores
+// Drain waits for the calls inside, at most for closeBound, and for lasting tasks
 // for at most that much longer than until; then it ends their clean-up and waits once
 // more. What is left then are callers that go-redis keeps; they return when it lets
 // them.
-func (g *gate) drain(until time.Time) {
-	g.leave()
+func (g *Gate) Drain(until time.Time) {
+	g.Leave()
 	timer := time.NewTimer(closeBound)
 	defer timer.Stop()
 	select {

@@ -1,4 +1,4 @@
-package engine
+package lifecycle
 
 import (
 	"testing"
@@ -7,12 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 )
-
-func newGate() *gate {
-	g := new(gate)
-	g.init()
-	return g
-}
 
 func ended(c <-chan struct{}) bool {
 	select {
@@ -25,16 +19,16 @@ func ended(c <-chan struct{}) bool {
 
 func TestGateEmpty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate()
-		require.True(t, g.enter())
-		g.leave()
+		g := NewGate()
+		require.True(t, g.Enter())
+		g.Leave()
 		require.False(t, ended(g.closed))
-		require.True(t, g.shut())
-		require.False(t, g.shut(), "once")
+		require.True(t, g.Shut())
+		require.False(t, g.Shut(), "once")
 		require.True(t, ended(g.closed))
-		require.False(t, g.enter())
+		require.False(t, g.Enter())
 		start := time.Now()
-		g.drain(time.Now())
+		g.Drain(time.Now())
 		require.Zero(t, time.Since(start))
 		require.Error(t, g.late.Err(), "clean-up ends with the drain")
 	})
@@ -43,21 +37,21 @@ func TestGateEmpty(t *testing.T) {
 // Drain waits for the calls inside and for what they leave behind.
 func TestGateDrainWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate()
-		require.True(t, g.enter())
-		require.True(t, g.enter())
-		require.True(t, g.shut())
-		time.AfterFunc(100*time.Millisecond, g.leave)
+		g := NewGate()
+		require.True(t, g.Enter())
+		require.True(t, g.Enter())
+		require.True(t, g.Shut())
+		time.AfterFunc(100*time.Millisecond, g.Leave)
 		time.AfterFunc(200*time.Millisecond, func() {
-			g.stay()
-			g.leave() // the call returns, its clean-up goes on
+			g.Stay()
+			g.Leave() // the call returns, its clean-up goes on
 			time.AfterFunc(300*time.Millisecond, func() {
 				require.NoError(t, g.late.Err())
-				g.leave()
+				g.Leave()
 			})
 		})
 		start := time.Now()
-		g.drain(time.Now())
+		g.Drain(time.Now())
 		require.Equal(t, 500*time.Millisecond, time.Since(start))
 	})
 }
@@ -65,25 +59,25 @@ func TestGateDrainWaits(t *testing.T) {
 // Clean-up that takes too long is told to end, and what does not listen is left.
 func TestGateDrainEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate()
-		require.True(t, g.enter())
-		g.shut()
+		g := NewGate()
+		require.True(t, g.Enter())
+		g.Shut()
 		go func() {
 			<-g.late.Done()
 			time.Sleep(10 * time.Millisecond)
-			g.leave()
+			g.Leave()
 		}()
 		start := time.Now()
-		g.drain(time.Now())
+		g.Drain(time.Now())
 		require.Equal(t, 1010*time.Millisecond, time.Since(start))
 
-		g = newGate()
-		require.True(t, g.enter())
-		g.shut()
+		g = NewGate()
+		require.True(t, g.Enter())
+		g.Shut()
 		start = time.Now()
-		g.drain(time.Now())
+		g.Drain(time.Now())
 		require.Equal(t, 2*time.Second, time.Since(start))
-		g.leave() // at last
+		g.Leave() // at last
 		require.True(t, ended(g.idle))
 	})
 }
@@ -92,16 +86,16 @@ func TestGateDrainEnds(t *testing.T) {
 // also when nobody has been inside.
 func TestGateRemainsUntilTheDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate()
-		require.True(t, g.shut())
-		require.True(t, g.remain())
-		g.leave()
-		require.True(t, g.remain())
-		time.AfterFunc(100*time.Millisecond, g.leave)
+		g := NewGate()
+		require.True(t, g.Shut())
+		require.True(t, g.Remain())
+		g.Leave()
+		require.True(t, g.Remain())
+		time.AfterFunc(100*time.Millisecond, g.Leave)
 		start := time.Now()
-		g.drain(time.Now())
+		g.Drain(time.Now())
 		require.Equal(t, 100*time.Millisecond, time.Since(start))
-		require.False(t, g.remain())
+		require.False(t, g.Remain())
 	})
 }
 
@@ -113,15 +107,15 @@ func TestGateDrainWaitsForWhatLasts(t *testing.T) {
 			{3 * time.Second, 4 * time.Second},
 			{time.Minute, 7 * time.Second},
 		} {
-			g := newGate()
-			require.True(t, g.enter()) // and does not leave
+			g := NewGate()
+			require.True(t, g.Enter()) // and does not leave
 			g.last()
 			g.last()
-			require.True(t, g.shut())
+			require.True(t, g.Shut())
 			g.yield()
 			timer := time.AfterFunc(c.lasts, g.yield)
 			start := time.Now()
-			g.drain(start.Add(5 * time.Second))
+			g.Drain(start.Add(5 * time.Second))
 			require.Equal(t, c.takes, time.Since(start), "lasts %v", c.lasts)
 			timer.Stop()
 		}
