@@ -58,7 +58,8 @@ func WithUnlockTimeout(d time.Duration) Option {
 // is asked again as well, once it has answered this client: it may be on its way
 // back. Before its first answer a refusal is returned at once. Of several nodes or
 // sentinels all must refuse. go-redis itself tries 5 times to connect, which takes 0.4 s
-// (DialerRetries in its options; 1 makes it less than 1 ms).
+// (DialerRetries in its options; 1 makes it less than 1 ms), and writes a line to standard
+// error for each connection that it cannot make (redis.SetLogger).
 //
 // Without ContextTimeoutEnabled in the options of go-redis, a timeout below its
 // ReadTimeout costs a goroutine a command; and a call with the default, whose first
