@@ -143,10 +143,10 @@ func (c *claim) run(op *Op, p *wait.Policy) (*Hold, error) {
 		return nil, e.Wrap(op.Name, s, err)
 	case c.queued:
 		e.withdraw(c)
-	case left, c.unsettled, e.listed.has(s.Key, c.entry.field):
+	case left, c.inDoubt, e.listed.has(s.Key, c.entry.field):
 		e.undo(c)
 	}
-	if c.unsettled {
+	if c.inDoubt {
 		err = inDoubt{err}
 	}
 	return nil, e.Wrap(op.Name, s, err)
@@ -274,7 +274,7 @@ func (c *claim) settled(ctx context.Context) error {
 	if !c.entry.tryOps() {
 		return nil // somebody changes what there is; Try looks again
 	}
-	d := c.entry.settlesIn()
+	d := c.entry.releaseInDoubtFor()
 	c.entry.unlockOps()
 	if d <= 0 {
 		return nil
@@ -307,7 +307,7 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 		}
 		return wait.Answer{}, err
 	}
-	if d := ent.settlesIn(); d > 0 {
+	if d := ent.releaseInDoubtFor(); d > 0 {
 		ent.unlockOps()
 		return wait.Answer{Again: d}, nil
 	}
@@ -392,9 +392,9 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 			c.doubts-- // that request was answered: nothing of it is on its way
 		}
 		if c.doubts > 0 {
-			c.entry.haunt(c.until)
+			c.entry.acquireInDoubt(c.until)
 		}
-		c.unsettled, c.queued = false, false
+		c.inDoubt, c.queued = false, false
 		return wait.Answer{Granted: true, After: lease}, nil
 	case NotHolder:
 		ent.gone()
@@ -411,7 +411,7 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 	}
 	c.confirming = false
 	if c.lates > 0 && c.lates == c.doubts {
-		c.lates, c.doubts, c.unsettled = 0, 0, false // it has not been granted
+		c.lates, c.doubts, c.inDoubt = 0, 0, false // it has not been granted
 	}
 	c.named = c.named || g.Ticket > 0
 	if c.queued || c.req.Entry != "" {

@@ -169,7 +169,7 @@ func (e *Engine) given(pl wait.Reservation, g gift) bool {
 	if !pl.Commit(g.lease, func() {
 		hold = ent.grant(c.ctx, s, c.cfg, Grant{Token: g.token}, 1, window)
 		if hold != nil && c.doubts > 0 {
-			ent.haunt(c.until)
+			ent.acquireInDoubt(c.until)
 		}
 		c.hold = hold
 		ent.unlockOps() // from here on the claim may have returned, and have unlocked
@@ -227,7 +227,7 @@ func (e *Engine) disowned(ctx context.Context, ent *entry, s *Spec) bool {
 	sent := time.Now()
 	v, err := e.returnOnce(ctx, ent, s, &Return{Holder: ent.field}, sent)
 	if s.Queue != nil && run.Classify(err) == run.Unknown && !ent.fresh {
-		ent.unsettled(actsUntil())
+		ent.releaseInDoubt(actsUntil())
 	}
 	return err == nil && v != PastDeadline || run.Hopeless(err)
 }

@@ -37,10 +37,10 @@ type effort struct {
 	backoff time.Duration
 
 	confirming bool // it has been granted by a node that may be replaced, and asks once more
-	// unsettled is set while a request may have been granted without our knowing.
-	unsettled bool
-	doubts    int       // how many such requests there were
-	until     time.Time // when it can no longer be
+	// inDoubt is set while a request may have been granted without our knowing.
+	inDoubt bool
+	doubts  int       // how many such requests there were
+	until   time.Time // when it can no longer be
 
 	*work // of a claim
 }
@@ -91,7 +91,7 @@ func (c *call) overC() <-chan time.Time {
 // doubt notes that a request may have been carried out, or may be yet: until
 // bound is over, by a clock that may be off by its slack.
 func (c *call) doubt(bound time.Duration) {
-	c.unsettled = true
+	c.inDoubt = true
 	c.doubts++
 	if until := time.Now().Add(bound + run.ClockSlack); until.After(c.until) {
 		c.until = until

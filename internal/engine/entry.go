@@ -44,7 +44,7 @@ type entry struct {
 	handed bool
 	// Guarded by ops: until when a request to give back that got no answer may
 	// still act. No acquire is sent before that, lest it meet the leftovers.
-	settles time.Time
+	releaseInDoubtUntil time.Time
 	// Written with ops and mu: the last label that was given with one of the holds, which
 	// have one in common. What renews them has to know, and the last release.
 	label string
@@ -83,10 +83,10 @@ type entry struct {
 	offer    offer // the entry for a list; see give.go
 	// chain is set while another field than ours stands in Redis for what we have.
 	chain *chain
-	// unsure is the last hold, when it was given back and Redis did not answer.
-	unsure *Hold
-	// ghosts is until when a request without an answer may be carried out.
-	ghosts time.Time
+	// unknown is the last hold, when it was given back and Redis did not answer.
+	unknown *Hold
+	// acquireInDoubtUntil is until when a request without an answer may be carried out.
+	acquireInDoubtUntil time.Time
 	// For the first item and the first hold: most entries have no other.
 	room struct {
 		item  watchdog.Item
@@ -236,15 +236,15 @@ func (es *entries) held() int {
 	return n
 }
 
-// unsettled notes that a request to give back was sent and not answered, and may
+// releaseInDoubt notes that a request to give back was sent and not answered, and may
 // act until then. The caller has ops and is counted in; the entry stays for
 // whoever comes next.
-func (ent *entry) unsettled(until time.Time) {
+func (ent *entry) releaseInDoubt(until time.Time) {
 	d := time.Until(until)
-	if d <= 0 || !until.After(ent.settles) {
+	if d <= 0 || !until.After(ent.releaseInDoubtUntil) {
 		return
 	}
-	ent.settles = until
+	ent.releaseInDoubtUntil = until
 	ent.stayFor(d)
 }
 
@@ -253,20 +253,20 @@ func (ent *entry) unsettled(until time.Time) {
 // and is counted in.
 func (ent *entry) remember(h *Hold) {
 	ent.mu.Lock()
-	ent.unsure = h
+	ent.unknown = h
 	ent.mu.Unlock()
 	if d := ent.left.Remaining(ent.engine.now()); d > 0 {
 		ent.stayFor(d)
 	}
 }
 
-// settlesIn returns how long a request to give back may yet act that got no answer.
+// releaseInDoubtFor returns how long a request to give back may yet act that got no answer.
 // The caller has ops.
-func (ent *entry) settlesIn() time.Duration {
-	if ent.settles.IsZero() {
+func (ent *entry) releaseInDoubtFor() time.Duration {
+	if ent.releaseInDoubtUntil.IsZero() {
 		return 0
 	}
-	return time.Until(ent.settles)
+	return time.Until(ent.releaseInDoubtUntil)
 }
 
 // actsUntil returns until when a request to give back may act that is sent now.
@@ -330,7 +330,7 @@ func (ent *entry) grant(parent context.Context, s *Spec, cfg *LockConfig, g Gran
 	*h = Hold{entry: ent, spec: s, cfg: cfg, parent: parent, token: g.Token, since: since}
 	first := ent.count == 0
 	if first {
-		ent.chain, ent.unsure = g.chain, nil
+		ent.chain, ent.unknown = g.chain, nil
 	}
 	ent.holds = append(ent.holds, h)
 	plan := ent.planLocked(h.since)

@@ -98,7 +98,7 @@ func (h *Hold) handOver() bool {
 	}
 	ent.mu.Lock()
 	ch := ent.chain
-	nobodys := ch != nil || ent.fresh && ent.ghosts.IsZero()
+	nobodys := ch != nil || ent.fresh && ent.acquireInDoubtUntil.IsZero()
 	// What stands in Redis for the next one must not be made to last longer.
 	nobodys = nobodys && ent.extends == 0 && !time.Now().Before(ent.extended)
 	ent.mu.Unlock()
@@ -136,7 +136,7 @@ func (h *Hold) handOver() bool {
 			}
 			g.chain.passTo(c.entry, c.spec)
 			if c.doubts > 0 {
-				c.entry.haunt(c.until)
+				c.entry.acquireInDoubt(c.until)
 			}
 		})
 		done := kept && c.hold != nil
@@ -374,7 +374,7 @@ func (e *Engine) heir(s *Spec, slice time.Time) *heir {
 		pl.Cancel()
 		return nil
 	}
-	if c.entry.counted() > 0 || c.entry.settlesIn() > 0 || c.cfg.Label != "" || c.spec.Fenced != s.Fenced || c.spec.Key != s.Key {
+	if c.entry.counted() > 0 || c.entry.releaseInDoubtFor() > 0 || c.cfg.Label != "" || c.spec.Fenced != s.Fenced || c.spec.Key != s.Key {
 		c.entry.unlockOps()
 		pl.Cancel()
 		return nil
@@ -410,10 +410,10 @@ func (c *claim) sheds() {
 	c.entry.tryOps() // nobody else knows it
 	c.entry.beginClaim()
 	if left := old.endClaim(); left || c.doubts > 0 {
-		former := old.formerly(s)
-		former.unsettled, former.doubts, former.until = true, c.doubts, c.until
+		former := old.earlierClaim(s)
+		former.inDoubt, former.doubts, former.until = true, c.doubts, c.until
 		former.waiting = true
-		c.unsettled, c.doubts, c.lates, c.until = false, 0, 0, time.Time{}
+		c.inDoubt, c.doubts, c.lates, c.until = false, 0, 0, time.Time{}
 		e.undo(former)
 	}
 	old.unlockOps()
@@ -436,7 +436,7 @@ func (h *heir) settle(sent watchdog.Instant, ret *Return, slice time.Time, v Sta
 				c.doubt(0, 0) // it has the lock in Redis
 			}
 			if c.doubts > 0 {
-				c.entry.haunt(c.until)
+				c.entry.acquireInDoubt(c.until)
 			}
 		})
 	case run.Classify(err) == run.Unknown, err == nil && (v == NotHolder || v == PastDeadline): // an earlier run may have given it

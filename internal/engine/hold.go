@@ -35,7 +35,7 @@ type state int
 const (
 	held     state = iota
 	released       // given back; Redis confirmed it
-	unsure         // given back; Redis did not answer
+	unknown        // given back; Redis did not answer
 	lost           // the lease ended, or somebody took it away
 	closed         // given back by Close
 )
@@ -48,7 +48,7 @@ type Hold struct {
 	parent context.Context // of Context: the acquire's own
 	token  int64
 	since  time.Time // when it was granted
-	target int       // of the release that is unsure
+	target int       // of the release that is unknown
 	// Guarded by entry.ops.
 	ret Return
 

@@ -259,7 +259,7 @@ func (l *Lease) Return(ctx context.Context) error {
 	if !l.end(released, context.Canceled, "") {
 		// Again after an answer that never came?
 		l.mu.Lock()
-		maybe = l.state == unsure
+		maybe = l.state == unknown
 		l.mu.Unlock()
 		if !maybe {
 			l.giveUpRest(ctx)
@@ -279,7 +279,7 @@ func (l *Lease) Return(ctx context.Context) error {
 	l.mu.Lock()
 	switch {
 	case !Done(err):
-		l.state = unsure
+		l.state = unknown
 	case found || maybe:
 		l.state = released
 	default: // Redis did not know of it any more
@@ -290,7 +290,7 @@ func (l *Lease) Return(ctx context.Context) error {
 	}
 	st := l.state
 	l.mu.Unlock()
-	if st != unsure {
+	if st != unknown {
 		e.dropLabels(run.Detached(ctx, e.cfg.UnlockTimeout), l)
 	}
 	switch {

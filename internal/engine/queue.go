@@ -159,7 +159,7 @@ func (e *Engine) stray(s *Spec, id string) {
 		case err == nil:
 			e.turn(s, l.Next)
 		case run.Classify(err) == run.Unknown:
-			ent.unsettled(actsUntil())
+			ent.releaseInDoubt(actsUntil())
 		}
 	}()
 }
@@ -174,7 +174,7 @@ func (e *Engine) withdraw(c *claim) {
 	e.cleanup.Later(func(ctx context.Context) bool {
 		// First the place: who has none is given nothing any more.
 		left := e.left(ctx, c) || time.Now().After(end)
-		settled := !c.unsettled || e.undone(ctx, c)
+		settled := !c.inDoubt || e.undone(ctx, c)
 		tried()
 		return settled && left
 	}, func() {
@@ -210,7 +210,7 @@ func (e *Engine) left(ctx context.Context, c *claim) bool {
 	v, err := s.Queue.Leave(once, e, run.CleanUp, l)
 	if err != nil {
 		if run.Classify(err) == run.Unknown && !ent.fresh {
-			ent.unsettled(actsUntil())
+			ent.releaseInDoubt(actsUntil())
 		}
 		return run.Hopeless(err)
 	}

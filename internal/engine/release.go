@@ -51,7 +51,7 @@ func (h *Hold) unlock(bounded context.Context) error {
 	}
 	err = h.giveBack(bounded, target, trusted)
 	if Done(err) && target == 0 {
-		ent.exorcise(h.spec)
+		ent.resolve(h.spec)
 	}
 	if trusted && !errors.Is(err, ErrLeaseLost) {
 		e.cfg.Hooks.released(h.spec, h.since) // once, whatever Redis says
@@ -92,7 +92,7 @@ func (h *Hold) closedErr(op string) error {
 func (h *Hold) giveUp() (target int, trusted bool, err error) {
 	e, ent := h.entry.engine, h.entry
 	ent.mu.Lock()
-	if h.state == unsure && ent.count == h.target {
+	if h.state == unknown && ent.count == h.target {
 		ent.mu.Unlock()
 		return h.target, false, nil // Unlock again after an answer that never came
 	}
@@ -158,7 +158,7 @@ func (ent *entry) giveUpRest(ctx context.Context, s *Spec, ret *Return) {
 		_, err = e.returnOnce(ctx, ent, s, ret, now)
 	}
 	if run.Classify(err) == run.Unknown && !ent.fresh {
-		ent.unsettled(now.Add(returnBound + run.ClockSlack))
+		ent.releaseInDoubt(now.Add(returnBound + run.ClockSlack))
 	}
 }
 
@@ -240,7 +240,7 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 				ent.tagged.Store(false)
 			}
 			if !ent.fresh && ret.Holder == ent.field {
-				ent.unsettled(acts) // it must not meet the next hold
+				ent.releaseInDoubt(acts) // it must not meet the next hold
 			}
 			ent.unlockOps()
 			if doubted != nil {
@@ -267,14 +267,14 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 			break
 		}
 	}
-	h.mark(unsure)
+	h.mark(unknown)
 	if target == 0 && !ent.fresh {
 		ent.remember(h)
 	}
 	if maybe {
 		// The last request may act until its deadline. Nobody waits for that but
 		// a later acquire of the same holder.
-		ent.unsettled(actsUntil())
+		ent.releaseInDoubt(actsUntil())
 		last = inDoubt{last}
 	}
 	ent.unlockOps()
@@ -346,7 +346,7 @@ func (h *Hold) markLost(item *watchdog.Item) {
 	e.lost(h.spec, h.since, LossTaken)
 }
 
-// mark notes what has become of h: unsure while it may still stand in Redis, so
+// mark notes what has become of h: unknown while it may still stand in Redis, so
 // that Unlock may be tried again, and released once it does not.
 func (h *Hold) mark(st state) {
 	h.entry.mu.Lock()
@@ -399,10 +399,10 @@ func (e *Engine) giveUpRest(bounded context.Context, n uint64, s *Spec) {
 func (ent *entry) latest() *Hold {
 	ent.mu.Lock()
 	defer ent.mu.Unlock()
-	switch last := ent.unsure; {
+	switch last := ent.unknown; {
 	case len(ent.holds) > 0:
 		return ent.holds[len(ent.holds)-1]
-	case last != nil && last.state == unsure:
+	case last != nil && last.state == unknown:
 		return last
 	}
 	return nil

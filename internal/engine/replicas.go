@@ -34,7 +34,7 @@ func (c *claim) unreplicated(base int, short error) error {
 		return short
 	}
 	if run.Classify(err) == run.Unknown {
-		ent.unsettled(actsUntil())
+		ent.releaseInDoubt(actsUntil())
 	}
 	c.doubt(base, 0)
 	return short

@@ -111,7 +111,7 @@ func (e *Engine) HandOn(s *Spec, units int) (left int) {
 		wants := 0
 		if !e.lines.Give(s.Line, func(c wait.Claim) bool {
 			d := demandOf(c)
-			if d == nil || d.unsettled {
+			if d == nil || d.inDoubt {
 				return false // it may have been granted what it wants already
 			}
 			wants = d.want.(Divisible).Units()

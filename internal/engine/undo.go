@@ -37,7 +37,7 @@ func (e *Engine) undone(ctx context.Context, c *claim) bool {
 	ret := &Return{Holder: ent.field, Count: c.base, Label: cmp.Or(c.cfg.Label, ent.tag()), Leaves: true}
 	v, err := e.returnOnce(ctx, ent, s, ret, time.Now())
 	if run.Classify(err) == run.Unknown {
-		ent.unsettled(actsUntil())
+		ent.releaseInDoubt(actsUntil())
 	}
 	ent.unlockOps()
 	switch {
@@ -54,24 +54,24 @@ func (e *Engine) undone(ctx context.Context, c *claim) bool {
 	return past
 }
 
-// haunt notes that a request of before, whose answer never came, may be carried
+// acquireInDoubt notes that a request of before, whose answer never came, may be carried
 // out until then: after the release it would take the lock for nobody.
-func (ent *entry) haunt(until time.Time) {
+func (ent *entry) acquireInDoubt(until time.Time) {
 	ent.mu.Lock()
-	ent.ghosts = until
+	ent.acquireInDoubtUntil = until
 	ent.mu.Unlock()
 }
 
-// exorcise undoes, in the background, what such a request may yet do.
-func (ent *entry) exorcise(s *Spec) {
+// resolve undoes, in the background, what such a request may yet do.
+func (ent *entry) resolve(s *Spec) {
 	ent.mu.Lock()
-	until := ent.ghosts
+	until := ent.acquireInDoubtUntil
 	ent.mu.Unlock()
 	if until.IsZero() || time.Now().After(until) {
 		return
 	}
-	c := ent.formerly(s)
-	c.unsettled, c.until = true, until
+	c := ent.earlierClaim(s)
+	c.inDoubt, c.until = true, until
 	if s.Queue != nil {
 		ent.engine.withdraw(c) // it may queue, too
 		return
@@ -79,8 +79,8 @@ func (ent *entry) exorcise(s *Spec) {
 	ent.engine.undo(c)
 }
 
-// formerly returns a claim that stands for those of before, which nobody waits for.
-func (ent *entry) formerly(s *Spec) *claim {
+// earlierClaim returns a claim that stands for those of before, which nobody waits for.
+func (ent *entry) earlierClaim(s *Spec) *claim {
 	c := &claim{call: newCall(ent.engine.gate.Late(), s, &LockConfig{})}
 	w := &work{entry: ent}
 	w.tries.work = w

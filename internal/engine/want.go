@@ -115,7 +115,7 @@ func (e *Engine) Until(ctx context.Context, op string, s *Spec, cfg *LockConfig,
 	}
 	d.report(len(leases), err)
 	if err != nil {
-		if d.unsettled {
+		if d.inDoubt {
 			e.takeBack(d)
 			err = inDoubt{err}
 		}
@@ -220,7 +220,7 @@ func (d *demand) try(ctx context.Context, others []Want) (ans wait.Answer, serve
 			d.doubt(0)
 			return wait.Answer{Again: reloadTime}, 0, false, nil
 		}
-		d.unsettled = false
+		d.inDoubt = false
 		return wait.Answer{Granted: true, After: got.After, Last: got.Last, Earlier: got.Earlier}, served, true, nil
 	case PastDeadline:
 		ans, err = d.failure(asked, run.ErrLate)
@@ -253,13 +253,13 @@ func (g *grouped) Enlist() bool {
 // Served says that it was.
 func (g *grouped) Served() {
 	g.doubts--
-	g.unsettled = false
+	g.inDoubt = false
 }
 
 // Refused says that it was not. An earlier request may be on its way yet.
 func (g *grouped) Refused() {
 	g.doubts--
-	g.unsettled = g.doubts > 0
+	g.inDoubt = g.doubts > 0
 }
 
 // takeBack undoes what a failed demand may have been granted, in the background:
