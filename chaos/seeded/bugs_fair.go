@@ -40,7 +40,7 @@ var fairBugs = []Bug{
 	},
 	{
 		Name: "fairlock/gift-outlasts-the-lease", What: "who is given the lock for longer than it asked for has to ask twice, though it has heard so",
-		File: "internal/engine/bequest.go",
+		File: "internal/engine/grantmessage.go",
 		Old:  "\te.mayCut(s, g)\n", New: "",
 		Package: "fairlock", Run: "^TestGivenWithAShortLease$",
 	},

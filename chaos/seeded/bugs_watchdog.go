@@ -142,8 +142,8 @@ var watchdogBugs = []Bug{
 	},
 	{
 		Name: "rlock/word-said-again", What: "who has heard that a lock was given gives it once more, at another time",
-		File: "internal/engine/give.go",
-		Old:  "	o.word = \"\"\n	return true", New: "	return true",
+		File: "internal/engine/waitlist.go",
+		Old:  "	o.nonce = \"\"\n	return true", New: "	return true",
 		Package: "tests/handover", Run: "^TestWordIsGoodOnce$", Fast: true,
 	},
 	{
@@ -154,8 +154,8 @@ var watchdogBugs = []Bug{
 	},
 	{
 		Name: "rlock/word-of-nobody", What: "anybody may have what a client holds for nobody given back",
-		File: "internal/engine/give.go",
-		Old:  "if !good && !e.said(s, g) {", New: "if ent != nil && !good && !e.said(s, g) {",
+		File: "internal/engine/waitlist.go",
+		Old:  "if !good && !e.madeNonce(s, g) {", New: "if ent != nil && !good && !e.madeNonce(s, g) {",
 		Package: "tests/handover", Run: "^TestGivenToNobody$", Fast: true,
 	},
 	{
@@ -172,19 +172,19 @@ var watchdogBugs = []Bug{
 	},
 	{
 		Name: "rlock/entry-stays-known", What: "the entry of who was given a lock is taken for one that is in the list yet",
-		File: "internal/engine/listed.go",
-		Old:  "return x.asks == 0 && !x.until.After(time.Now()) && wordOf(x.entry) == word", New: "return false",
+		File: "internal/engine/waitentries.go",
+		Old:  "return x.asks == 0 && !x.until.After(time.Now()) && nonceOf(x.entry) == nonce", New: "return false",
 		Package: "internal/engine", Run: "^TestListedUntilProvedGone$",
 	},
 	{
 		Name: "rlock/answers-in-order", What: "an entry is taken for gone by an answer that came after the one which says that it is in",
-		File: "internal/engine/listed.go",
+		File: "internal/engine/waitentries.go",
 		Old:  "still := x.last < r.at && !x.until.After(r.began)", New: "still := true",
 		Package: "internal/engine", Run: "^TestListedUntilProvedGone$",
 	},
 	{
 		Name: "rlock/answers-alone", What: "an entry is taken for gone by any answer, though a request is under way that puts it in",
-		File: "internal/engine/listed.go",
+		File: "internal/engine/waitentries.go",
 		Old:  "out := taken && still && x.asks == 0", New: "out := taken && (still || x.asks >= 0)",
 		Package: "internal/engine", Run: "^TestListedUntilProvedGone$",
 	},

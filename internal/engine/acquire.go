@@ -143,7 +143,7 @@ func (c *claim) run(op *Op, p *wait.Policy) (*Hold, error) {
 		return nil, e.Wrap(op.Name, s, err)
 	case c.queued:
 		e.withdraw(c)
-	case left, c.inDoubt, e.listed.has(s.Key, c.entry.field):
+	case left, c.inDoubt, e.waitlist.has(s.Key, c.entry.field):
 		e.undo(c)
 	}
 	if c.inDoubt {
@@ -337,7 +337,7 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 	bound := c.bound(ctx, opts.Within)
 	asked := time.Now()
 	sent, dl := e.now(), e.Clock.Deadline(asked, bound)
-	var list errand
+	var list waitlistChange
 	c.req = Request{Holder: ent.field, Count: count + 1, Lease: lease, Label: c.label(count), Waits: c.waiting, Deadline: dl}
 	if c.req.Label != "" {
 		ent.tagged.Store(true)
@@ -349,11 +349,11 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 		c.req.Ends = ent.ends
 		ent.mu.Unlock()
 	case e.gives(s) && !c.alone:
-		list = c.enlist()
+		list = c.joinWaitlist()
 	}
 	g, err := s.Scripts.Acquire(ctx, e, opts, &c.req)
 	defer ent.unlockOps()
-	e.listed.end(&list, c.enlisted(g, err), asked.Add(bound+run.ClockSlack))
+	e.waitlist.end(&list, c.waitlistAfter(g, err), asked.Add(bound+run.ClockSlack))
 	if err != nil {
 		c.alone = run.IsCode(err, "TRYAGAIN") // with one key it goes, while a slot is on the move
 		if run.Classify(err) == run.Unknown {

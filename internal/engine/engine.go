@@ -57,17 +57,17 @@ type Engine struct {
 	leases   leases
 	chains   chains
 	shares   shares
-	listed   listed
+	waitlist waitlist
 	tickets  tickets
 	gate     *lifecycle.Gate
 	cleanup  *lifecycle.Cleanup
 
-	words atomic.Uint64 // how many have been made; see offer
+	nonces atomic.Uint64 // how many have been made; see ownEntry
 
 	reticence Reticence
 	proof     string // see Proof
-	secret    string // of which words are made; see offer
-	inbox     string // on which this client alone is told, behind a lock's Redis channel; see give.go
+	secret    string // of which nonces are made; see ownEntry
+	inbox     string // on which this client alone is told, behind a lock's Redis channel; see waitlist.go
 
 	failing atomic.Pointer[time.Time] // since when no acquire is answered; nil while they are
 

@@ -77,10 +77,10 @@ type entry struct {
 	// one that has ended without an answer may be carried out.
 	extends  int
 	extended time.Time
-	ends     int64 // server ms: when the lease ends that it was given last, and had to ask for
-	claims   int   // attempts in its name that have not come to their end
-	heard    bool  // that it was given something, which it has not taken
-	offer    offer // the entry for a list; see give.go
+	ends     int64    // server ms: when the lease ends that it was given last, and had to ask for
+	claims   int      // attempts in its name that have not come to their end
+	heard    bool     // that it was given something, which it has not taken
+	ownEntry ownEntry // the entry for a list; see give.go
 	// chain is set while another field than ours stands in Redis for what we have.
 	chain *chain
 	// unknown is the last hold, when it was given back and Redis did not answer.

@@ -389,7 +389,7 @@ func (e *Engine) heir(s *Spec, slice time.Time) *heir {
 		}
 	}
 	if inTurn {
-		if h.req.Entry = c.listing(h.req.Lease); h.req.Entry == "" {
+		if h.req.Entry = c.waitEntry(h.req.Lease); h.req.Entry == "" {
 			c.entry.unlockOps()
 			pl.Cancel()
 			return nil
@@ -403,7 +403,7 @@ func (e *Engine) heir(s *Spec, slice time.Time) *heir {
 // called as a reservation is committed; the caller has the ops of the entry, before and after.
 func (c *claim) sheds() {
 	e, s, old := c.spec.engine, c.spec, c.entry
-	if !c.fresh || !e.listed.has(s.Key, old.field) {
+	if !c.fresh || !e.waitlist.has(s.Key, old.field) {
 		return
 	}
 	c.entry = e.enter(NewHolder(), s, true)

@@ -32,9 +32,9 @@ func TestIDs(t *testing.T) {
 		require.True(t, ok)
 		require.EqualValues(t, 17, n)
 		ent := &entry{engine: e, field: holder}
-		parts := strings.Split(ent.offers(&Spec{Key: "k", Fenced: true}, time.Second), " ")
+		parts := strings.Split(ent.waitlistEntry(&Spec{Key: "k", Fenced: true}, time.Second), " ")
 		require.Len(t, parts, 5)
 		require.Equal(t, []string{holder, "1000", e.inbox}, parts[:3])
-		require.Equal(t, parts[3], wordOf(strings.Join(parts, " ")))
+		require.Equal(t, parts[3], nonceOf(strings.Join(parts, " ")))
 	}
 }

@@ -67,7 +67,7 @@ func (c *claim) queue(p wait.Policy) *wait.Queue {
 	p.Recheck, _ = e.Keeping(s.Queue.Timeout())
 	client, own := s.Queue.Channels(c.entry.field)
 	p.Listen = func() wait.Hints {
-		return hints{e.notifier.SubscribeFunc(client, func(payload string) bool { return e.told(s, payload) })}
+		return hints{e.notifier.SubscribeFunc(client, func(payload string) bool { return e.receive(s, payload) })}
 	}
 	return &wait.Queue{
 		Policy:    p,

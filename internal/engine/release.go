@@ -288,7 +288,7 @@ func (e *Engine) returnOnce(ctx context.Context, ent *entry, s *Spec, ret *Retur
 	}
 	ret.Next, ret.Given, ret.Token, ret.More, ret.Listed, ret.Heard, ret.Away = "", false, 0, 0, 0, 0, false
 	passes := ret.Heir != nil && ret.Heir.Entry == "" // nobody but this client has a part in that
-	var list errand
+	var list waitlistChange
 	if ret.Unlist = nil; ret.Count == 0 && !ret.Alone && e.gives(s) {
 		holder, entry, of := ret.Holder, "", ""
 		switch {
@@ -299,7 +299,7 @@ func (e *Engine) returnOnce(ctx context.Context, ent *entry, s *Spec, ret *Retur
 		case ret.Leaves:
 			of = ret.Holder
 		}
-		list = e.listed.begin(s.Key, holder, entry, of)
+		list = e.waitlist.begin(s.Key, holder, entry, of)
 		ret.Unlist, ret.Listens = list.takes, e.notifier.Live(s.Channel)
 		if list.again {
 			ret.Unlist = append(ret.Unlist, entry)
@@ -311,7 +311,7 @@ func (e *Engine) returnOnce(ctx context.Context, ent *entry, s *Spec, ret *Retur
 	if !ret.Given {
 		e.turn(s, ret.Next)
 	}
-	e.listed.end(&list, ret.unlisted(v, err), now.Add(returnBound+run.ClockSlack))
+	e.waitlist.end(&list, ret.unlisted(v, err), now.Add(returnBound+run.ClockSlack))
 	return v, err
 }
 

@@ -39,34 +39,34 @@ func (e *Engine) Gives(list string) bool {
 	return !e.cluster && e.notifier.Mode() == pubsub.Plain
 }
 
-// listing returns the entry for the list of c's lock, empty if c cannot be given it:
+// waitEntry returns the entry for the list of c's lock, empty if c cannot be given it:
 // a holder that may come more than once could be told of an earlier time.
-func (c *claim) listing(lease time.Duration) string {
+func (c *claim) waitEntry(lease time.Duration) string {
 	if !c.fresh || !c.renewed() || c.cfg.Label != "" || !c.spec.engine.lines.Listens(c.spec.Line) {
 		return ""
 	}
-	return c.entry.offers(c.spec, lease)
+	return c.entry.waitlistEntry(c.spec, lease)
 }
 
-// An offer is an entry for the list and the word in it. Who gives its holder the lock
-// says that word, which nobody knows but this client and who can read the list. It is
+// An ownEntry is a holder's entry for the waitlist and the nonce in it. Who grants it the
+// lock repeats that nonce, which nobody knows but this client and who can read the list. It is
 // good once: not again when it has been heard, nor when it may have been said while this
 // client did not listen.
-type offer struct {
+type ownEntry struct {
 	entry string
-	word  string // empty when it is not good any more
+	nonce string // empty when it is not good any more
 	since uint64 // how many subscribing connections the client had lost
 }
 
-// offers returns the entry for ent: "<holder> <lease, ms> <inbox> <word>", and " f" for
-// one who needs a fencing token. As long as its word is good that is the same one, which
+// waitlistEntry returns the entry for ent: "<holder> <lease, ms> <inbox> <nonce>", and " f" for
+// one who needs a fencing token. As long as its nonce is good that is the same one, which
 // keeps its place.
-func (ent *entry) offers(s *Spec, lease time.Duration) string {
-	e, o := ent.engine, &ent.offer
+func (ent *entry) waitlistEntry(s *Spec, lease time.Duration) string {
+	e, o := ent.engine, &ent.ownEntry
 	since := e.notifier.Lost()
 	ent.mu.Lock()
 	defer ent.mu.Unlock()
-	if o.word != "" && o.since == since {
+	if o.nonce != "" && o.since == since {
 		return o.entry
 	}
 	b := make([]byte, 0, 192)
@@ -75,19 +75,19 @@ func (ent *entry) offers(s *Spec, lease time.Duration) string {
 	request := b[strings.LastIndexByte(ent.field, ':')+1:]
 	b = append(append(b, e.inbox...), ' ')
 	at := len(b)
-	b = e.appendWord(b, s.Key, request, e.words.Add(1))
+	b = e.appendNonce(b, s.Key, request, e.nonces.Add(1))
 	end := len(b)
 	if s.Fenced {
 		b = append(b, " f"...)
 	}
 	o.entry, o.since = string(b), since
-	o.word = o.entry[at:end]
+	o.nonce = o.entry[at:end]
 	return o.entry
 }
 
-// appendWord appends a word for who asks for the lock with that key: "<count>-<tag>". The
+// appendNonce appends a nonce for who asks for the lock with that key: "<count>-<tag>". The
 // count makes it another one each time.
-func (e *Engine) appendWord(b []byte, key string, request []byte, count uint64) []byte {
+func (e *Engine) appendNonce(b []byte, key string, request []byte, count uint64) []byte {
 	var buf [256]byte
 	h := append(append(append(buf[:0], key...), ' '), request...)
 	h = append(strconv.AppendUint(h, count, 36), ' ')
@@ -96,9 +96,9 @@ func (e *Engine) appendWord(b []byte, key string, request []byte, count uint64) 
 	return hex.AppendEncode(b, sum[:16])
 }
 
-// said reports whether g says a word that this client has made for its holder, good or
+// madeNonce reports whether g has a nonce that this client has made for its holder, good or
 // not any more.
-func (e *Engine) said(s *Spec, g gift) bool {
+func (e *Engine) madeNonce(s *Spec, g grantMessage) bool {
 	number, rest, _ := strings.Cut(g.text, " ")
 	lease, _, _ := strings.Cut(rest, " ")
 	of, _, _ := strings.Cut(g.tag, "-")
@@ -106,31 +106,31 @@ func (e *Engine) said(s *Spec, g gift) bool {
 	if err != nil {
 		return false
 	}
-	word := e.appendWord(nil, s.Key, []byte(number+" "+lease+" "), count)
-	return subtle.ConstantTimeCompare(word, []byte(g.tag)) == 1
+	nonce := e.appendNonce(nil, s.Key, []byte(number+" "+lease+" "), count)
+	return subtle.ConstantTimeCompare(nonce, []byte(g.tag)) == 1
 }
 
-// hears reports whether word is that of the entry for ent, and good; from then on it is
-// not.
-func (ent *entry) hears(word string) bool {
+// useNonce reports whether nonce is that of the entry for ent, and good; from then on it
+// is not.
+func (ent *entry) useNonce(nonce string) bool {
 	since := ent.engine.notifier.Lost()
 	ent.mu.Lock()
 	defer ent.mu.Unlock()
-	o := &ent.offer
-	if o.word == "" || o.since != since || subtle.ConstantTimeCompare([]byte(o.word), []byte(word)) == 0 {
+	o := &ent.ownEntry
+	if o.nonce == "" || o.since != since || subtle.ConstantTimeCompare([]byte(o.nonce), []byte(nonce)) == 0 {
 		return false
 	}
-	o.word = ""
+	o.nonce = ""
 	return true
 }
 
-// offered is told for a lock that is given to those in a list.
-func (e *Engine) offered(s *Spec, g gift) bool {
+// receiveListed is receive for a lock that is given to those in a list.
+func (e *Engine) receiveListed(s *Spec, g grantMessage) bool {
 	if !e.gate.Enter() {
-		if !e.said(s, g) {
+		if !e.madeNonce(s, g) {
 			return false
 		}
-		e.disown(s, g)
+		e.reject(s, g)
 		return true
 	}
 	defer e.gate.Leave()
@@ -138,46 +138,46 @@ func (e *Engine) offered(s *Spec, g gift) bool {
 	if ent != nil {
 		defer ent.leave()
 	}
-	good := ent != nil && ent.hears(g.tag)
-	if !good && !e.said(s, g) {
+	good := ent != nil && ent.useNonce(g.tag)
+	if !good && !e.madeNonce(s, g) {
 		return false
 	}
-	e.listed.popped(s.Key, g.tag)
+	e.waitlist.popped(s.Key, g.tag)
 	switch {
-	case good && e.givenTo(ent, s, g):
+	case good && e.acceptAtHead(ent, s, g):
 	case ent != nil && ent.hear():
 		// It is asking, perhaps since before it was given the lock, or has to.
 		e.lines.Nudge(s.Line)
 	default:
-		e.disown(s, g)
+		e.reject(s, g)
 	}
 	return true
 }
 
-// givenTo is given for the claim of ent, if that is the head of its line yet and does not
+// acceptAtHead is accept for the claim of ent, if that is the head of its line yet and does not
 // ask.
-func (e *Engine) givenTo(ent *entry, s *Spec, g gift) bool {
+func (e *Engine) acceptAtHead(ent *entry, s *Spec, g grantMessage) bool {
 	pl, ok := e.lines.ReserveHead(s.Line)
 	if ok && pl.Claim.(*claim).entry != ent { // it has just left, and gives back what it was given
 		pl.Cancel()
 		return false
 	}
-	return ok && e.given(pl, g)
+	return ok && e.accept(pl, g)
 }
 
-// enlist adds to the request of c what it says about the list.
-func (c *claim) enlist() errand {
+// joinWaitlist adds to the request of c what it says about the list.
+func (c *claim) joinWaitlist() waitlistChange {
 	e, s := c.spec.engine, c.spec
 	if c.waiting && c.req.Count == 1 {
-		c.req.Entry = c.listing(c.req.Lease)
+		c.req.Entry = c.waitEntry(c.req.Lease)
 	}
-	r := e.listed.begin(s.Key, c.entry.field, c.req.Entry, "")
+	r := e.waitlist.begin(s.Key, c.entry.field, c.req.Entry, "")
 	c.req.Unlist = r.takes
 	return r
 }
 
-// enlisted returns what an answer says of the list.
-func (c *claim) enlisted(g Grant, err error) outcome {
+// waitlistAfter returns what an answer says of the list.
+func (c *claim) waitlistAfter(g Grant, err error) outcome {
 	switch {
 	case err != nil && run.Classify(err) != run.Unknown, err == nil && g.Status == NotHolder:
 		return listSame
@@ -197,7 +197,7 @@ func (e *Engine) listenToBoth(s *Spec) wait.Hints {
 		return hints{e.notifier.Subscribe(s.Channel)}
 	}
 	// In this order: it can be given the lock once the wake-ups flow.
-	own, all := e.notifier.SubscribeBoth(s.Channel+":"+e.inbox, func(message string) bool { return e.told(s, message) }, s.Channel)
+	own, all := e.notifier.SubscribeBoth(s.Channel+":"+e.inbox, func(message string) bool { return e.receive(s, message) }, s.Channel)
 	return bothHints{hints{all}, own}
 }
 

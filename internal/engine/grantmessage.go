@@ -64,8 +64,8 @@ func (ent *entry) waitsSince(sent watchdog.Instant, at int64) {
 // give its waiters a lock to prove that they could read it.
 func (e *Engine) Proof() string { return e.proof }
 
-// A gift is what a client is told that it was given.
-type gift struct {
+// A grantMessage is what a client is told that it was given.
+type grantMessage struct {
 	id    string // of the holder
 	lease time.Duration
 	at    int64 // server ms
@@ -74,13 +74,13 @@ type gift struct {
 	tag   string
 }
 
-// readGift reads a message: "+<number> <ms> <server ms> <tag>", with "<token> "
+// parseGrantMessage reads a message: "+<number> <ms> <server ms> <tag>", with "<token> "
 // before the tag if there is one.
-func (e *Engine) readGift(message string) (g gift, ok bool) {
-	text, isGift := strings.CutPrefix(message, "+")
+func (e *Engine) parseGrantMessage(message string) (g grantMessage, ok bool) {
+	text, isGrant := strings.CutPrefix(message, "+")
 	at := strings.LastIndexByte(text, ' ')
-	if !isGift || at < 0 {
-		return gift{}, false
+	if !isGrant || at < 0 {
+		return grantMessage{}, false
 	}
 	text, tag := text[:at+1], text[at+1:]
 	var n [4]int64
@@ -89,21 +89,21 @@ func (e *Engine) readGift(message string) (g gift, ok bool) {
 		field, after, _ := strings.Cut(rest, " ")
 		x, err := strconv.ParseUint(field, 10, 63)
 		if err != nil || fields == len(n) {
-			return gift{}, false
+			return grantMessage{}, false
 		}
 		n[fields], rest = int64(x), after
 	}
 	if fields < 3 || n[1] > MaxLease.Milliseconds() {
-		return gift{}, false
+		return grantMessage{}, false
 	}
 	number := text[:strings.IndexByte(text, ' ')]
-	return gift{e.cfg.ID + ":" + number, time.Duration(n[1]) * time.Millisecond, n[2], n[3], text, tag}, true
+	return grantMessage{e.cfg.ID + ":" + number, time.Duration(n[1]) * time.Millisecond, n[2], n[3], text, tag}, true
 }
 
 // proves reports whether the tag of g, for a waiter in the queue of s, is that of one who
 // knows the proof. Who may only publish cannot make it, and who listens learns those of
 // holders that come once.
-func (e *Engine) proves(s *Spec, g gift) bool {
+func (e *Engine) proves(s *Spec, g grantMessage) bool {
 	// The waiter stands still until this is through: nothing is allocated for it.
 	var buf [256]byte
 	b := append(append(append(append(buf[:0], s.Key...), ' '), g.text...), e.proof...)
@@ -113,36 +113,36 @@ func (e *Engine) proves(s *Spec, g gift) bool {
 	return subtle.ConstantTimeCompare(append(buf[:0], g.tag...), digits[:]) == 1
 }
 
-// told takes in a message to the waiters of this client, and returns false when it
+// receive takes in a message to the waiters of this client, and returns false when it
 // gives nothing, so that it is only a hint.
-func (e *Engine) told(s *Spec, message string) bool {
-	g, ok := e.readGift(message)
+func (e *Engine) receive(s *Spec, message string) bool {
+	g, ok := e.parseGrantMessage(message)
 	switch {
 	case !ok:
 		return false
 	case s.Queue == nil:
-		return e.offered(s, g)
+		return e.receiveListed(s, g)
 	case !e.proves(s, g):
 		return false
 	case !e.gate.Enter():
-		e.disown(s, g)
+		e.reject(s, g)
 		return true
 	}
 	defer e.gate.Leave()
 	pl, ok := e.lines.ReserveFor(s.Line, g.id)
-	if ok && e.given(pl, g) {
+	if ok && e.accept(pl, g) {
 		return true
 	}
 	e.mayCut(s, g)
 	if !e.lines.Tell(s.Line, g.id) { // else it asks, and finds that it has the lock
-		e.disown(s, g)
+		e.reject(s, g)
 	}
 	return true
 }
 
-// given lets a waiter have what it was given, and returns false when it had better
+// accept lets a waiter have what it was given, and returns false when it had better
 // ask. A lease cannot have begun before the last request that found it waiting.
-func (e *Engine) given(pl wait.Reservation, g gift) bool {
+func (e *Engine) accept(pl wait.Reservation, g grantMessage) bool {
 	c := pl.Claim.(*claim)
 	ent, s := c.entry, c.spec
 	if !ent.tryOps() {
@@ -180,7 +180,7 @@ func (e *Engine) given(pl wait.Reservation, g gift) bool {
 }
 
 // mayCut notes when the lease ends that a waiter was given, who may want a shorter one.
-func (e *Engine) mayCut(s *Spec, g gift) {
+func (e *Engine) mayCut(s *Spec, g grantMessage) {
 	if ent := e.findID(g.id, s); ent != nil {
 		ent.cuts(g.at + g.lease.Milliseconds())
 		ent.leave()
@@ -194,10 +194,10 @@ func (ent *entry) cuts(ends int64) {
 	ent.mu.Unlock()
 }
 
-// disown gives back, in the background, what a holder was given that neither has it nor
+// reject gives back, in the background, what a holder was given that neither has it nor
 // waits. Who has a lock by another way than by what Redis was told of its own number has
 // it under a number that nobody can be given anything under: see sheds.
-func (e *Engine) disown(s *Spec, g gift) {
+func (e *Engine) reject(s *Spec, g grantMessage) {
 	n, ok := e.number(g.id)
 	if !ok || !e.gate.Enter() && !e.gate.Remain() {
 		return
@@ -205,11 +205,11 @@ func (e *Engine) disown(s *Spec, g gift) {
 	defer e.gate.Leave()
 	ent := e.enter(n, s, false)
 	until := time.Now().Add(g.lease)
-	e.cleanup.Later(func(ctx context.Context) bool { return e.disowned(ctx, ent, s) || time.Now().After(until) }, ent.leave)
+	e.cleanup.Later(func(ctx context.Context) bool { return e.rejected(ctx, ent, s) || time.Now().After(until) }, ent.leave)
 }
 
-// disowned makes one try and reports whether no more is needed.
-func (e *Engine) disowned(ctx context.Context, ent *entry, s *Spec) bool {
+// rejected makes one try and reports whether no more is needed.
+func (e *Engine) rejected(ctx context.Context, ent *entry, s *Spec) bool {
 	if s.Queue != nil || ent.had() {
 		// Its hold may be on its way to another in memory, or a new one to it.
 		if ent.cleanUpOps(ctx) != nil {

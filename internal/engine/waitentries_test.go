@@ -12,7 +12,7 @@ import (
 )
 
 // stand returns what is known to be in the list of k, or may be.
-func (l *listed) stand() []string {
+func (l *waitlist) stand() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var all []string
@@ -27,66 +27,66 @@ func (l *listed) stand() []string {
 func TestListedUntilProvedGone(t *testing.T) {
 	const mine, other = "c:1 30000 I 1-a", "c:2 30000 I 2-b"
 	synctest.Test(t, func(t *testing.T) {
-		put := func(l *listed) errand { return l.begin("k", "c:1", mine, "") }
-		take := func(l *listed) errand { return l.begin("k", "c:9", "", "") }
-		end := func(l *listed, r errand, o outcome) { l.end(&r, o, time.Now().Add(time.Second)) }
-		in := func() *listed {
-			l := new(listed)
+		put := func(l *waitlist) waitlistChange { return l.begin("k", "c:1", mine, "") }
+		take := func(l *waitlist) waitlistChange { return l.begin("k", "c:9", "", "") }
+		end := func(l *waitlist, r waitlistChange, o outcome) { l.end(&r, o, time.Now().Add(time.Second)) }
+		in := func() *waitlist {
+			l := new(waitlist)
 			end(l, put(l), listEntered)
 			return l
 		}
 		for name, f := range map[string]struct {
 			left bool
-			do   func() *listed
+			do   func() *waitlist
 		}{
 			"refused, and put in": {true, in},
-			"taken out": {false, func() *listed {
+			"taken out": {false, func() *waitlist {
 				l := in()
 				end(l, take(l), listCleared)
 				return l
 			}},
-			"granted": {false, func() *listed {
+			"granted": {false, func() *waitlist {
 				l := in()
 				end(l, put(l), listCleared)
 				return l
 			}},
-			"granted at once": {false, func() *listed {
-				l := new(listed)
+			"granted at once": {false, func() *waitlist {
+				l := new(waitlist)
 				end(l, put(l), listCleared)
 				return l
 			}},
-			"never sent": {false, func() *listed {
-				l := new(listed)
+			"never sent": {false, func() *waitlist {
+				l := new(waitlist)
 				end(l, put(l), listSame)
 				return l
 			}},
-			"never sent again": {true, func() *listed {
+			"never sent again": {true, func() *waitlist {
 				l := in()
 				end(l, put(l), listSame)
 				return l
 			}},
-			"asked again before it was taken out, and answered before": {true, func() *listed {
+			"asked again before it was taken out, and answered before": {true, func() *waitlist {
 				l := in()
 				p, q := put(l), take(l)
 				end(l, p, listEntered)
 				end(l, q, listCleared)
 				return l
 			}},
-			"asked again before it was taken out, and answered after": {true, func() *listed {
+			"asked again before it was taken out, and answered after": {true, func() *waitlist {
 				l := in()
 				p, q := put(l), take(l)
 				end(l, q, listCleared)
 				end(l, p, listEntered)
 				return l
 			}},
-			"asked again after it was taken out, and answered before": {true, func() *listed {
+			"asked again after it was taken out, and answered before": {true, func() *waitlist {
 				l := in()
 				q := take(l)
 				end(l, put(l), listEntered)
 				end(l, q, listCleared)
 				return l
 			}},
-			"asked again after it was taken out, and answered after": {true, func() *listed {
+			"asked again after it was taken out, and answered after": {true, func() *waitlist {
 				l := in()
 				q := take(l)
 				p := put(l)
@@ -94,61 +94,61 @@ func TestListedUntilProvedGone(t *testing.T) {
 				end(l, p, listEntered)
 				return l
 			}},
-			"not known when it was taken out": {true, func() *listed {
-				l := new(listed)
+			"not known when it was taken out": {true, func() *waitlist {
+				l := new(waitlist)
 				end(l, l.begin("k", "c:2", other, ""), listEntered)
 				q := take(l)
 				end(l, put(l), listEntered)
 				end(l, q, listCleared)
 				return l
 			}},
-			"without an answer": {true, func() *listed {
-				l := new(listed)
+			"without an answer": {true, func() *waitlist {
+				l := new(waitlist)
 				end(l, put(l), listUnknown)
 				end(l, take(l), listCleared)
 				return l
 			}},
-			"without an answer, and past it": {false, func() *listed {
-				l := new(listed)
+			"without an answer, and past it": {false, func() *waitlist {
+				l := new(waitlist)
 				end(l, put(l), listUnknown)
 				time.Sleep(time.Second)
 				end(l, take(l), listCleared)
 				return l
 			}},
-			"taken out without an answer": {true, func() *listed {
+			"taken out without an answer": {true, func() *waitlist {
 				l := in()
 				end(l, take(l), listUnknown)
 				return l
 			}},
-			"given": {false, func() *listed {
+			"given": {false, func() *waitlist {
 				l := in()
 				l.popped("k", "1-a")
 				return l
 			}},
-			"given, and asking": {true, func() *listed {
+			"given, and asking": {true, func() *waitlist {
 				l := in()
 				put(l)
 				l.popped("k", "1-a")
 				return l
 			}},
-			"another one's gift": {true, func() *listed {
+			"another one's nonce": {true, func() *waitlist {
 				l := in()
 				l.popped("k", "2-b")
 				l.popped("k", "")
 				l.popped("l", "1-a")
 				return l
 			}},
-			"another holder's taken out": {true, func() *listed {
+			"another holder's taken out": {true, func() *waitlist {
 				l := in()
 				end(l, l.begin("k", "c:2", "", "c:2"), listCleared)
 				return l
 			}},
-			"its holder's taken out": {false, func() *listed {
+			"its holder's taken out": {false, func() *waitlist {
 				l := in()
 				end(l, l.begin("k", "c:1", "", "c:1"), listCleared)
 				return l
 			}},
-			"another one's put in": {false, func() *listed {
+			"another one's put in": {false, func() *waitlist {
 				l := in()
 				r := l.begin("k", "c:2", other, "")
 				require.Equal(t, []string{mine}, r.takes)
@@ -157,13 +157,13 @@ func TestListedUntilProvedGone(t *testing.T) {
 				l.popped("k", "2-b")
 				return l
 			}},
-			"of a handle with tokens": {false, func() *listed {
-				l := new(listed)
+			"of a handle with tokens": {false, func() *waitlist {
+				l := new(waitlist)
 				end(l, l.begin("k", "c:1", mine+" f", ""), listEntered)
 				l.popped("k", "1-a")
 				return l
 			}},
-			"lapsed": {false, func() *listed {
+			"lapsed": {false, func() *waitlist {
 				l := in()
 				time.Sleep(listKept + run.ClockSlack + time.Millisecond)
 				take(l)
@@ -181,7 +181,7 @@ func TestListedUntilProvedGone(t *testing.T) {
 // What has lapsed takes no room, though nobody asks for its lock again.
 func TestListedIsTidied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var l listed
+		var l waitlist
 		for i := range 10 * listedRoom {
 			if i%listedRoom == 0 {
 				time.Sleep(listKept + 2*run.ClockSlack)
