@@ -35,13 +35,13 @@ var engineBugs = []Bug{
 	{
 		Name: "engine/late-unlock-takes-the-next-hold", What: "an Unlock that comes too late takes what its holder has been granted since",
 		File: "internal/engine/release.go",
-		Old:  "if ent.counted() > 0 || e.lines.InGroup", New: "if e.lines.InGroup",
+		Old:  "if hd.counted() > 0 || e.lines.InGroup", New: "if e.lines.InGroup",
 		Package: "tests/leases", Run: "^TestUnlockAfterLossSparesTheNextHold$",
 	},
 	{
 		Name: "engine/extend-of-the-next-hold", What: "a late answer to Extend lengthens what its holder was granted since",
 		File: "internal/engine/hold.go",
-		Old:  "e.watchdog.Prolong(item, ", New: "e.watchdog.Prolong(ent.item, ",
+		Old:  "e.watchdog.Prolong(item, ", New: "e.watchdog.Prolong(hd.item, ",
 		Package: "tests/faults", Run: "^TestFaultLateExtendSparesNextHold$",
 	},
 	{
@@ -52,7 +52,7 @@ var engineBugs = []Bug{
 	},
 	{
 		Name: "engine/forsaken-and-renewed", What: "what could not be unlocked in time is renewed for ever",
-		File: "internal/engine/entry.go",
+		File: "internal/engine/holding.go",
 		Old:  "h.cfg.Lease > 0 || h.forsaken", New: "h.cfg.Lease > 0",
 		Package: "tests/faults", Run: "^TestFaultUnlockBehindReentry$",
 	},
@@ -119,7 +119,7 @@ var engineBugs = []Bug{
 	{
 		Name: "engine/late-release-hits-the-next-hold", What: "a release that comes late takes the next hold of its holder (etcd #22082)",
 		File: "internal/engine/release.go",
-		Old:  "if !ent.fresh && ret.Holder == ent.field {", New: "if false {",
+		Old:  "if !hd.fresh && ret.Holder == hd.field {", New: "if false {",
 		Package: "tests/faults", Run: "^TestFaultRepeatedReleaseSparesNextHoldOfItsHolder$",
 	},
 	{
@@ -149,7 +149,7 @@ var engineBugs = []Bug{
 	{
 		Name: "engine/identity-of-the-dead", What: "the Context of a hold that has ended speaks for its holder yet",
 		File: "internal/engine/hold.go",
-		Old:  "return h.entry.key.holder, h.state == held", New: "return h.entry.key.holder, true",
+		Old:  "return h.holding.key.holder, h.state == held", New: "return h.holding.key.holder, true",
 		Package: "rlock", Run: "^TestConformance$/^FakeTime$",
 	},
 	{
@@ -209,19 +209,19 @@ var engineBugs = []Bug{
 	{
 		Name: "engine/one-token-for-two", What: "a fenced lock is handed on in memory with the token of the one who had it",
 		File: "internal/engine/handover.go",
-		Old:  "g.Token, g.more = ent.token+1, ent.more-1", New: "g.Token, g.more = ent.token, ent.more-1",
+		Old:  "g.Token, g.more = hd.token+1, hd.more-1", New: "g.Token, g.more = hd.token, hd.more-1",
 		Package: "tests/handover", Run: "^TestHandOverFenced$",
 	},
 	{
 		Name: "engine/more-tokens-than-taken", What: "a fenced lock is handed on in memory with tokens that Redis may give to others",
 		File: "internal/engine/handover.go",
-		Old:  "ch.moves() || s.Fenced && ent.more == 0", New: "ch.moves() || s.Fenced && ent.token == 0",
+		Old:  "ch.moves() || s.Fenced && hd.more == 0", New: "ch.moves() || s.Fenced && hd.token == 0",
 		Package: "tests/handover", Run: "^TestHandOverFenced$|^TestTokensDoNotOutrunTheClock$",
 	},
 	{
 		Name: "engine/tokens-from-before-a-reentry", What: "the next holder of a fenced lock has a token below that of a re-entry before it",
-		File: "internal/engine/entry.go",
-		Old:  "ent.token, ent.more = g.Token, g.more //", New: "if first {\n\t\tent.token, ent.more = g.Token, g.more\n\t} //",
+		File: "internal/engine/holding.go",
+		Old:  "hd.token, hd.more = g.Token, g.more //", New: "if first {\n\t\tent.token, hd.more = g.Token, g.more\n\t} //",
 		Package: "tests/handover", Run: "^TestHandOverFenced$",
 	},
 	{
@@ -257,7 +257,7 @@ var engineBugs = []Bug{
 	{
 		Name: "engine/failed-wait-keeps-the-hold", What: "what too few replicas have is not undone (Redisson #4822)",
 		File: "internal/engine/replicas.go",
-		Old:  "		&Return{Holder: c.req.Holder, Count: base, Label: cmp.Or(c.cfg.Label, ent.tag())}, time.Now())", New: "		&Return{Holder: \"nobody\", Count: base, Label: c.cfg.Label}, time.Now())",
+		Old:  "		&Return{Holder: c.req.Holder, Count: base, Label: cmp.Or(c.cfg.Label, hd.tag())}, time.Now())", New: "		&Return{Holder: \"nobody\", Count: base, Label: c.cfg.Label}, time.Now())",
 		Package: "tests/topology", Run: "^TestReplicaAck$",
 	},
 	{
@@ -287,7 +287,7 @@ var engineBugs = []Bug{
 	{
 		Name: "engine/closed-and-lost", What: "a hold that Close has ended is lost as well",
 		File: "internal/engine/release.go",
-		Old:  "	if h.state == closed {\n", New: "	if h.state == closed && ent == nil {\n",
+		Old:  "	if h.state == closed {\n", New: "	if h.state == closed && hd == nil {\n",
 		Package: "rlock", Run: "^TestConformance$/^FakeTime$",
 	},
 	{

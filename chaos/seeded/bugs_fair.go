@@ -53,7 +53,7 @@ var fairBugs = []Bug{
 	{
 		Name: "fairlock/stray-meets-one-who-comes-again", What: "the place of one who is gone is given up when he has come again, and has the lock",
 		File: "internal/engine/queue.go",
-		Old:  "		if ent.lockOps(ctx) != nil {\n			return\n		}\n		defer ent.unlockOps()\n		if ent.counted() > 0 ||", New: "		if ent.counted() > 0 ||",
+		Old:  "		if hd.lockOps(ctx) != nil {\n			return\n		}\n		defer hd.unlockOps()\n		if hd.counted() > 0 ||", New: "		if hd.counted() > 0 ||",
 		Package: "fairlock", Run: "^TestStrayPlaceOfOneWhoComesAgain$",
 	},
 	{

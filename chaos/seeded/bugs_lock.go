@@ -361,7 +361,7 @@ var rwBugs = []Bug{
 	{
 		Name: "rwlock/upgrade", What: "a reader that asks to write waits for itself",
 		File: "internal/engine/acquire.go",
-		Old:  "case count == 0 && s.NoUpgrade && e.otherCount(ent.key.holder, s) > 0:", New: "case count == 0 && s.NoUpgrade && e.otherCount(ent.key.holder, s) > 99:",
+		Old:  "case count == 0 && s.NoUpgrade && e.otherCount(hd.key.holder, s) > 0:", New: "case count == 0 && s.NoUpgrade && e.otherCount(hd.key.holder, s) > 99:",
 		Package: "rwlock", Run: "^TestUpgradeIsRefused$",
 	},
 	{
@@ -373,7 +373,7 @@ var rwBugs = []Bug{
 	{
 		Name: "rlock/undone-without-the-label", What: "what undoes a nested request leaves the label that it prolonged",
 		File: "internal/engine/undo.go",
-		Old:  "cmp.Or(c.cfg.Label, ent.tag())", New: "cmp.Or(c.cfg.Label, ent.tag()[:0])",
+		Old:  "cmp.Or(c.cfg.Label, hd.tag())", New: "cmp.Or(c.cfg.Label, hd.tag()[:0])",
 		Package: "tests/handover", Run: "^TestLabelOfANestedHoldThatIsUndone$",
 	},
 	{

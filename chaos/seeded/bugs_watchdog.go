@@ -71,7 +71,7 @@ var watchdogBugs = []Bug{
 	{
 		Name: "engine/extends-its-own-label-alone", What: "a hold that is extended leaves the label that another hold of its holder gave as it was",
 		File: "internal/engine/hold.go",
-		Old:  "Label: ent.labelled(), Lease: lease", New: "Label: h.cfg.Label, Lease: lease",
+		Old:  "Label: hd.labelled(), Lease: lease", New: "Label: h.cfg.Label, Lease: lease",
 		Run: "^TestLabelOfAnExtendedHold$",
 	},
 	{
@@ -101,7 +101,7 @@ var watchdogBugs = []Bug{
 	{
 		Name: "engine/label-of-who-has-let-go", What: "the label ends early once the nested hold has been given back that it came with",
 		File: "internal/engine/renew.go",
-		Old:  "	return ent.label\n", New: "	label := \"\"\n	for _, h := range ent.holds {\n		label = h.cfg.Label\n	}\n	return label\n",
+		Old:  "	return hd.label\n", New: "	label := \"\"\n	for _, h := range hd.holds {\n		label = h.cfg.Label\n	}\n	return label\n",
 		Run: "^TestLabelOfAnExtendedHold$",
 	},
 	{
@@ -155,7 +155,7 @@ var watchdogBugs = []Bug{
 	{
 		Name: "rlock/word-of-nobody", What: "anybody may have what a client holds for nobody given back",
 		File: "internal/engine/waitlist.go",
-		Old:  "if !good && !e.madeNonce(s, g) {", New: "if ent != nil && !good && !e.madeNonce(s, g) {",
+		Old:  "if !good && !e.madeNonce(s, g) {", New: "if hd != nil && !good && !e.madeNonce(s, g) {",
 		Package: "tests/handover", Run: "^TestGivenToNobody$", Fast: true,
 	},
 	{
@@ -209,7 +209,7 @@ var watchdogBugs = []Bug{
 	{
 		Name: "engine/extend-of-the-next", What: "an Extend under way while its hold is handed on makes the next holder's lease longer",
 		File: "internal/engine/handover.go",
-		Old:  "nobodys && ent.extends == 0 &&", New: "nobodys &&",
+		Old:  "nobodys && hd.extends == 0 &&", New: "nobodys &&",
 		Package: "tests/handover", Run: "^TestExtendMeetsTheHandOver$",
 	},
 }

@@ -67,9 +67,9 @@ func (s *Spec) newClaim(ctx context.Context, op *Op, cfg *LockConfig) (*claim, *
 	c := &all.claim
 	c.init(ctx, s, cfg)
 	c.bounded = op.Try || cfg.Waits
-	ent, fresh := s.engine.join(ctx, s)
-	c.holder, c.fresh = ent.key.holder, fresh
-	c.begins(&all.work, ent)
+	hd, fresh := s.engine.join(ctx, s)
+	c.holder, c.fresh = hd.key.holder, fresh
+	c.begins(&all.work, hd)
 	return c, &all.policy
 }
 
@@ -122,11 +122,11 @@ func (c *claim) Heads() {
 	c.begins(new(work), c.spec.engine.enter(c.holder, c.spec, true))
 }
 
-// begins gives c what it needs to ask, in the name of ent.
-func (c *claim) begins(w *work, ent *entry) {
-	w.entry, w.tries.work = ent, w
+// begins gives c what it needs to ask, in the name of hd.
+func (c *claim) begins(w *work, hd *holding) {
+	w.holding, w.tries.work = hd, w
 	c.effort = &w.tries
-	ent.beginClaim()
+	hd.beginClaim()
 }
 
 // run takes c to its end. p is room for how it waits first.
@@ -143,7 +143,7 @@ func (c *claim) run(op *Op, p *wait.Policy) (*Hold, error) {
 		return nil, e.Wrap(op.Name, s, err)
 	case c.queued:
 		e.withdraw(c)
-	case left, c.inDoubt, e.waitlist.has(s.Key, c.entry.field):
+	case left, c.inDoubt, e.waitlist.has(s.Key, c.holding.field):
 		e.undo(c)
 	}
 	if c.inDoubt {
@@ -159,7 +159,7 @@ func (c *claim) ends() (left bool) {
 		return false
 	}
 	c.ended = true
-	return c.entry.endClaim()
+	return c.holding.endClaim()
 }
 
 // leave counts c out.
@@ -167,7 +167,7 @@ func (c *claim) leave() {
 	c.stop()
 	if c.effort != nil {
 		c.ends() // if it has panicked
-		c.entry.leave()
+		c.holding.leave()
 	}
 	c.spec.engine.gate.Leave()
 }
@@ -195,18 +195,18 @@ type claim struct {
 // A work is what a claim has to know from the first time it asks: none while it
 // follows others in a line.
 type work struct {
-	tries  effort
-	entry  *entry
-	hold   *Hold
-	req    Request
-	base   int  // the hold count before the request that is in doubt
-	voids  int  // grants that came too late
-	lates  int  // of the doubts, those for answers that it came too late
-	queued bool // a request may have got a place in the queue
-	named  bool // it may have been a new one, at which the label is that of the claim
-	alone  bool // requests name no key but that of the lock
-	cut    bool // it has asked for a shorter lease than it was given
-	ended  bool // see ends
+	tries   effort
+	holding *holding
+	hold    *Hold
+	req     Request
+	base    int  // the hold count before the request that is in doubt
+	voids   int  // grants that came too late
+	lates   int  // of the doubts, those for answers that it came too late
+	queued  bool // a request may have got a place in the queue
+	named   bool // it may have been a new one, at which the label is that of the claim
+	alone   bool // requests name no key but that of the lock
+	cut     bool // it has asked for a shorter lease than it was given
+	ended   bool // see ends
 }
 
 // acquire waits for its turn and asks until it is granted.
@@ -228,8 +228,8 @@ func (c *claim) acquire(ctx context.Context, p *wait.Policy) error {
 			if err := c.settled(ctx); err != nil {
 				return err
 			}
-			taken, has = c.entry.takenSignal()
-			has = has || c.spec.engine.otherCount(c.entry.key.holder, c.spec) > 0
+			taken, has = c.holding.takenSignal()
+			has = has || c.spec.engine.otherCount(c.holding.key.holder, c.spec) > 0
 		}
 		var err error
 		c.queues = c.spec.Queue != nil && !has
@@ -271,11 +271,11 @@ func (c *claim) acquire(ctx context.Context, p *wait.Policy) error {
 // settled waits until no request to give back of before can meet what is asked
 // for now: outside of the line, in which it would hold up others.
 func (c *claim) settled(ctx context.Context) error {
-	if !c.entry.tryOps() {
+	if !c.holding.tryOps() {
 		return nil // somebody changes what there is; Try looks again
 	}
-	d := c.entry.releaseInDoubtFor()
-	c.entry.unlockOps()
+	d := c.holding.releaseInDoubtFor()
+	c.holding.unlockOps()
 	if d <= 0 {
 		return nil
 	}
@@ -293,7 +293,7 @@ func (c *claim) waited(p *wait.Policy, err error) error {
 
 // Try asks Redis once for one hold more than the holder has.
 func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
-	e, ent, s := c.spec.engine, c.entry, c.spec
+	e, hd, s := c.spec.engine, c.holding, c.spec
 	caller := ctx
 	if at, ok := c.deadline(); ok {
 		// The wait bounds the request, as the caller's context does.
@@ -301,34 +301,34 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 		ctx, cancel = context.WithDeadline(ctx, at)
 		defer cancel()
 	}
-	if err := ent.lockOps(ctx); err != nil {
+	if err := hd.lockOps(ctx); err != nil {
 		if caller.Err() == nil {
 			err = ErrNotAcquired
 		}
 		return wait.Answer{}, err
 	}
-	if d := ent.releaseInDoubtFor(); d > 0 {
-		ent.unlockOps()
+	if d := hd.releaseInDoubtFor(); d > 0 {
+		hd.unlockOps()
 		return wait.Answer{Again: d}, nil
 	}
 	if c.hold != nil { // it was given to the claim meanwhile
-		ent.unlockOps()
+		hd.unlockOps()
 		return wait.Answer{Granted: true}, nil
 	}
-	count := ent.counted()
+	count := hd.counted()
 	switch {
 	case count > 0 && s.NonReentrant:
-		ent.unlockOps()
+		hd.unlockOps()
 		return wait.Answer{}, ErrReentry
-	case count == 0 && s.NoUpgrade && e.otherCount(ent.key.holder, s) > 0:
-		ent.unlockOps()
+	case count == 0 && s.NoUpgrade && e.otherCount(hd.key.holder, s) > 0:
+		hd.unlockOps()
 		return wait.Answer{}, ErrUpgrade
 	}
 	if count > 0 {
 		// From here on its own field stands in Redis, whatever becomes of this.
 		moved := time.Now()
-		if err := ent.moveIn(ctx, s); err != nil {
-			ent.unlockOps()
+		if err := hd.moveIn(ctx, s); err != nil {
+			hd.unlockOps()
 			return c.notMoved(caller, moved, err)
 		}
 	}
@@ -338,21 +338,21 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 	asked := time.Now()
 	sent, dl := e.now(), e.Clock.Deadline(asked, bound)
 	var list waitlistChange
-	c.req = Request{Holder: ent.field, Count: count + 1, Lease: lease, Label: c.label(count), Waits: c.waiting, Deadline: dl}
+	c.req = Request{Holder: hd.field, Count: count + 1, Lease: lease, Label: c.label(count), Waits: c.waiting, Deadline: dl}
 	if c.req.Label != "" {
-		ent.tagged.Store(true)
+		hd.tagged.Store(true)
 	}
 	switch {
 	case c.queues:
 		c.req.Wait, c.queued = c.queueWait(), true
-		ent.mu.Lock()
-		c.req.Ends = ent.ends
-		ent.mu.Unlock()
+		hd.mu.Lock()
+		c.req.Ends = hd.ends
+		hd.mu.Unlock()
 	case e.gives(s) && !c.alone:
 		list = c.joinWaitlist()
 	}
 	g, err := s.Scripts.Acquire(ctx, e, opts, &c.req)
-	defer ent.unlockOps()
+	defer hd.unlockOps()
 	e.waitlist.end(&list, c.waitlistAfter(g, err), asked.Add(bound+run.ClockSlack))
 	if err != nil {
 		c.alone = run.IsCode(err, "TRYAGAIN") // with one key it goes, while a slot is on the move
@@ -381,10 +381,10 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 			// has not heard of it: it asks once more, with the lease that it knows now.
 			c.cut = true
 			c.doubt(count, 0)
-			ent.cuts(g.Server + g.Left.Milliseconds())
+			hd.cuts(g.Server + g.Left.Milliseconds())
 			return wait.Answer{Again: time.Millisecond}, nil
 		}
-		c.hold = ent.grant(c.ctx, s, c.cfg, g, count+1, watchdog.NewWindow(sent, lease))
+		c.hold = hd.grant(c.ctx, s, c.cfg, g, count+1, watchdog.NewWindow(sent, lease))
 		if c.hold == nil {
 			return c.void(count, lease)
 		}
@@ -392,12 +392,12 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 			c.doubts-- // that request was answered: nothing of it is on its way
 		}
 		if c.doubts > 0 {
-			c.entry.acquireInDoubt(c.until)
+			c.holding.acquireInDoubt(c.until)
 		}
 		c.inDoubt, c.queued = false, false
 		return wait.Answer{Granted: true, After: lease}, nil
 	case NotHolder:
-		ent.gone()
+		hd.gone()
 		return wait.Answer{}, errLost
 	case PastDeadline:
 		// The estimate of the server's clock was off, and is right now; or the
@@ -415,7 +415,7 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 	}
 	c.named = c.named || g.Ticket > 0
 	if c.queued || c.req.Entry != "" {
-		ent.waitsSince(sent, g.Server)
+		hd.waitsSince(sent, g.Server)
 	}
 	return wait.Answer{After: g.Left, Ticket: g.Ticket, Next: g.Next}, nil
 }

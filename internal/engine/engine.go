@@ -53,7 +53,7 @@ type Engine struct {
 	notifier *pubsub.Notifier
 	watchdog *watchdog.Watchdog
 	lines    *wait.Lines
-	entries  entries
+	holdings holdings
 	leases   leases
 	chains   chains
 	shares   shares
@@ -96,7 +96,7 @@ func New(rdb redis.UniversalClient, cfg Config) *Engine {
 		_, _ = rand.Read(b[:]) // never fails
 		e.offset = binary.LittleEndian.Uint64(b[:]) >> 16
 	}
-	e.entries.init()
+	e.holdings.init()
 	e.leases.init()
 	e.gate = lifecycle.NewGate()
 	e.cleanup = lifecycle.NewCleanup(e.gate)
@@ -201,7 +201,7 @@ type Stats struct {
 func (e *Engine) Stats() Stats {
 	n := e.notifier.Stats()
 	return Stats{
-		Held:          e.entries.held() + e.leases.held(),
+		Held:          e.holdings.held() + e.leases.held(),
 		Waiting:       e.lines.Waiting(),
 		Subscriptions: n.Channels,
 		Renewals:      e.counters.renewals.Load(),

@@ -69,10 +69,10 @@ func TestEntriesOfThoseWhoWait(t *testing.T) {
 			Kind: "test", Name: "a", Key: "a", Scope: "a", Line: "a", Scripts: &onePlace{},
 			Poll: wait.Backoff{Initial: time.Millisecond, Max: time.Millisecond, Multiplier: 1},
 		})
-		entries := func() int {
-			e.entries.mu.Lock()
-			defer e.entries.mu.Unlock()
-			return len(e.entries.m)
+		holdings := func() int {
+			e.holdings.mu.Lock()
+			defer e.holdings.mu.Unlock()
+			return len(e.holdings.m)
 		}
 		type result struct {
 			hold *Hold
@@ -94,10 +94,10 @@ func TestEntriesOfThoseWhoWait(t *testing.T) {
 		require.NoError(t, first.err)
 		head, goAway := acquire(t.Context())
 		named, _ := acquire(WithHolder(t.Context(), NewHolder()))
-		require.Equal(t, 3, entries())
+		require.Equal(t, 3, holdings())
 		follower, _ := acquire(t.Context())
 		gone, leave := acquire(t.Context())
-		require.Equal(t, 3, entries(), "those who follow have none")
+		require.Equal(t, 3, holdings(), "those who follow have none")
 		require.Equal(t, 4, e.Stats().Waiting)
 
 		goAway()
@@ -105,7 +105,7 @@ func TestEntriesOfThoseWhoWait(t *testing.T) {
 		leave()
 		require.ErrorIs(t, (<-gone).err, context.Canceled)
 		synctest.Wait()
-		require.Equal(t, 2, entries())
+		require.Equal(t, 2, holdings())
 		for _, ch := range []<-chan result{held, named, follower} {
 			h := first.hold
 			if ch != held {
@@ -116,7 +116,7 @@ func TestEntriesOfThoseWhoWait(t *testing.T) {
 			require.NoError(t, h.Unlock(t.Context()))
 		}
 		synctest.Wait()
-		require.Zero(t, entries())
+		require.Zero(t, holdings())
 	})
 }
 

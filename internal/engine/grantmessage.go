@@ -22,9 +22,9 @@ import (
 // in it without asking.
 const leastGiven = 2 * time.Second
 
-// findID returns the entry for s of the holder that has that ID, counted in; nil
+// findID returns the holding for s of the holder that has that ID, counted in; nil
 // if there is none.
-func (e *Engine) findID(id string, s *Spec) *entry {
+func (e *Engine) findID(id string, s *Spec) *holding {
 	n, ok := e.number(id)
 	if !ok {
 		return nil
@@ -42,22 +42,22 @@ func (e *Engine) number(id string) (n uint64, ok bool) {
 // seen notes that a request that was sent at a moment found a waiter in the queue
 // at another, in server ms. It reports whether the waiter may have a label.
 func (e *Engine) seen(s *Spec, id string, sent watchdog.Instant, at int64) (labelled bool) {
-	if ent := e.findID(id, s); ent != nil {
-		ent.waitsSince(sent, at)
-		labelled = ent.tagged.Load()
-		ent.leave()
+	if hd := e.findID(id, s); hd != nil {
+		hd.waitsSince(sent, at)
+		labelled = hd.tagged.Load()
+		hd.leave()
 	}
 	return labelled
 }
 
 // waitsSince notes that the holder did not have the lock when a request was sent,
 // nor when Redis answered: whatever it is given from then on, it is given later.
-func (ent *entry) waitsSince(sent watchdog.Instant, at int64) {
-	ent.mu.Lock()
-	if at >= ent.waitsAt {
-		ent.waits, ent.waitsAt = sent, at
+func (hd *holding) waitsSince(sent watchdog.Instant, at int64) {
+	hd.mu.Lock()
+	if at >= hd.waitsAt {
+		hd.waits, hd.waitsAt = sent, at
 	}
-	ent.mu.Unlock()
+	hd.mu.Unlock()
 }
 
 // Proof returns what this client's scripts leave in Redis beside a queue, for those who
@@ -144,15 +144,15 @@ func (e *Engine) receive(s *Spec, message string) bool {
 // ask. A lease cannot have begun before the last request that found it waiting.
 func (e *Engine) accept(pl wait.Reservation, g grantMessage) bool {
 	c := pl.Claim.(*claim)
-	ent, s := c.entry, c.spec
-	if !ent.tryOps() {
+	hd, s := c.holding, c.spec
+	if !hd.tryOps() {
 		pl.Cancel()
 		return false // it is asking
 	}
-	ent.mu.Lock()
-	window := watchdog.NewWindow(ent.waits, g.lease)
-	free := ent.count == 0 && ent.waitsAt <= g.at // else it has been refused since
-	ent.mu.Unlock()
+	hd.mu.Lock()
+	window := watchdog.NewWindow(hd.waits, g.lease)
+	free := hd.count == 0 && hd.waitsAt <= g.at // else it has been refused since
+	hd.mu.Unlock()
 	least := leastGiven
 	if s.Queue == nil {
 		least = g.lease / 2
@@ -162,36 +162,36 @@ func (e *Engine) accept(pl wait.Reservation, g grantMessage) bool {
 	if !free || !c.fresh || e.cfg.Acks.On() || !c.renewed() || c.cfg.Label != "" ||
 		s.Fenced && g.token == 0 || window.Remaining(e.now()) < least {
 		pl.Cancel()
-		ent.unlockOps()
+		hd.unlockOps()
 		return false
 	}
 	var hold *Hold
 	if !pl.Commit(g.lease, func() {
-		hold = ent.grant(c.ctx, s, c.cfg, Grant{Token: g.token}, 1, window)
+		hold = hd.grant(c.ctx, s, c.cfg, Grant{Token: g.token}, 1, window)
 		if hold != nil && c.doubts > 0 {
-			ent.acquireInDoubt(c.until)
+			hd.acquireInDoubt(c.until)
 		}
 		c.hold = hold
-		ent.unlockOps() // from here on the claim may have returned, and have unlocked
+		hd.unlockOps() // from here on the claim may have returned, and have unlocked
 	}) {
-		ent.unlockOps()
+		hd.unlockOps()
 	}
 	return hold != nil
 }
 
 // mayCut notes when the lease ends that a waiter was given, who may want a shorter one.
 func (e *Engine) mayCut(s *Spec, g grantMessage) {
-	if ent := e.findID(g.id, s); ent != nil {
-		ent.cuts(g.at + g.lease.Milliseconds())
-		ent.leave()
+	if hd := e.findID(g.id, s); hd != nil {
+		hd.cuts(g.at + g.lease.Milliseconds())
+		hd.leave()
 	}
 }
 
 // cuts has the next request cut the lease that ends then, in server ms, to its own.
-func (ent *entry) cuts(ends int64) {
-	ent.mu.Lock()
-	ent.ends = ends
-	ent.mu.Unlock()
+func (hd *holding) cuts(ends int64) {
+	hd.mu.Lock()
+	hd.ends = ends
+	hd.mu.Unlock()
 }
 
 // reject gives back, in the background, what a holder was given that neither has it nor
@@ -203,31 +203,31 @@ func (e *Engine) reject(s *Spec, g grantMessage) {
 		return
 	}
 	defer e.gate.Leave()
-	ent := e.enter(n, s, false)
+	hd := e.enter(n, s, false)
 	until := time.Now().Add(g.lease)
-	e.cleanup.Later(func(ctx context.Context) bool { return e.rejected(ctx, ent, s) || time.Now().After(until) }, ent.leave)
+	e.cleanup.Later(func(ctx context.Context) bool { return e.rejected(ctx, hd, s) || time.Now().After(until) }, hd.leave)
 }
 
 // rejected makes one try and reports whether no more is needed.
-func (e *Engine) rejected(ctx context.Context, ent *entry, s *Spec) bool {
-	if s.Queue != nil || ent.had() {
+func (e *Engine) rejected(ctx context.Context, hd *holding, s *Spec) bool {
+	if s.Queue != nil || hd.had() {
 		// Its hold may be on its way to another in memory, or a new one to it.
-		if ent.cleanUpOps(ctx) != nil {
+		if hd.cleanUpOps(ctx) != nil {
 			return ctx.Err() != nil
 		}
-		defer ent.unlockOps()
+		defer hd.unlockOps()
 	}
 	switch {
-	case ent.counted() > 0, e.stands(s.Key, ent.field):
+	case hd.counted() > 0, e.stands(s.Key, hd.field):
 		// It found out by asking, and may have handed on, before the message came.
 		return true
-	case ent.hear():
+	case hd.hear():
 		return true
 	}
 	sent := time.Now()
-	v, err := e.returnOnce(ctx, ent, s, &Return{Holder: ent.field}, sent)
-	if s.Queue != nil && run.Classify(err) == run.Unknown && !ent.fresh {
-		ent.releaseInDoubt(actsUntil())
+	v, err := e.returnOnce(ctx, hd, s, &Return{Holder: hd.field}, sent)
+	if s.Queue != nil && run.Classify(err) == run.Unknown && !hd.fresh {
+		hd.releaseInDoubt(actsUntil())
 	}
 	return err == nil && v != PastDeadline || run.Hopeless(err)
 }

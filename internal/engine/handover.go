@@ -35,7 +35,7 @@ type chain struct {
 	// mu guards the fields below.
 	mu    sync.Mutex
 	timer *time.Timer
-	last  *entry // who has the lock now
+	last  *holding // who has the lock now
 	spec  *Spec
 	// moving is set from when the field of last is sent to take the place of the
 	// stand until an answer says that it has not: either may stand in Redis.
@@ -51,27 +51,27 @@ func (e *Engine) handsOn(s *Spec, slice time.Time) bool {
 	return s.HandsOn && e.cfg.HandOver > 0 && time.Now().Before(slice)
 }
 
-// standing returns the field that stands in Redis for what ent has, or gave up
+// standing returns the field that stands in Redis for what hd has, or gave up
 // last.
-func (ent *entry) standing() string {
-	ent.mu.Lock()
-	defer ent.mu.Unlock()
-	return ent.standingLocked()
+func (hd *holding) standing() string {
+	hd.mu.Lock()
+	defer hd.mu.Unlock()
+	return hd.standingLocked()
 }
 
-func (ent *entry) standingLocked() string {
-	if ent.chain != nil {
-		return ent.chain.stand
+func (hd *holding) standingLocked() string {
+	if hd.chain != nil {
+		return hd.chain.stand
 	}
-	return ent.field
+	return hd.field
 }
 
-// moved reports whether Redis may show ent by another field than the one that was
+// moved reports whether Redis may show hd by another field than the one that was
 // asked for: then the answer that it is not there says nothing.
-func (ent *entry) moved(asked string) bool {
-	ent.mu.Lock()
-	ch, now := ent.chain, ent.standingLocked()
-	ent.mu.Unlock()
+func (hd *holding) moved(asked string) bool {
+	hd.mu.Lock()
+	ch, now := hd.chain, hd.standingLocked()
+	hd.mu.Unlock()
 	return now != asked || ch.moves()
 }
 
@@ -90,57 +90,57 @@ func (c *claim) renewed() bool {
 }
 
 // handOver gives what h has given up to the next waiter in memory. The caller has
-// the entry's ops.
+// the holding's ops.
 func (h *Hold) handOver() bool {
-	e, ent, s := h.entry.engine, h.entry, h.spec
-	if !e.handsOn(s, ent.slice) || ent.tagged.Load() {
+	e, hd, s := h.holding.engine, h.holding, h.spec
+	if !e.handsOn(s, hd.slice) || hd.tagged.Load() {
 		return false
 	}
-	ent.mu.Lock()
-	ch := ent.chain
-	nobodys := ch != nil || ent.fresh && ent.acquireInDoubtUntil.IsZero()
+	hd.mu.Lock()
+	ch := hd.chain
+	nobodys := ch != nil || hd.fresh && hd.acquireInDoubtUntil.IsZero()
 	// What stands in Redis for the next one must not be made to last longer.
-	nobodys = nobodys && ent.extends == 0 && !time.Now().Before(ent.extended)
-	ent.mu.Unlock()
-	if !nobodys || ch.moves() || s.Fenced && ent.more == 0 {
+	nobodys = nobodys && hd.extends == 0 && !time.Now().Before(hd.extended)
+	hd.mu.Unlock()
+	if !nobodys || ch.moves() || s.Fenced && hd.more == 0 {
 		return false
 	}
 	// A renewal that is due would find another holder each time, and serve none. And
 	// nobody gets a longer lease than the one that was asked for.
-	if left := ent.left.Remaining(e.now()); left < e.cfg.WatchdogTimeout*2/3 || left > e.cfg.WatchdogTimeout {
+	if left := hd.left.Remaining(e.now()); left < e.cfg.WatchdogTimeout*2/3 || left > e.cfg.WatchdogTimeout {
 		return false
 	}
 	for {
-		next := e.heir(s, ent.slice)
+		next := e.heir(s, hd.slice)
 		if next == nil {
 			return false
 		}
 		c := next.claim
 		if !c.renewed() {
 			next.Cancel()
-			c.entry.unlockOps()
+			c.holding.unlockOps()
 			return false
 		}
-		g := Grant{chain: ch, slice: ent.slice}
+		g := Grant{chain: ch, slice: hd.slice}
 		if s.Fenced {
-			g.Token, g.more = ent.token+1, ent.more-1
+			g.Token, g.more = hd.token+1, hd.more-1
 		}
 		if ch == nil {
-			g.chain = e.newChain(ent, s)
+			g.chain = e.newChain(hd, s)
 		}
 		kept := next.Commit(c.lease(), func() {
 			c.sheds()
-			c.hold = c.entry.grant(c.ctx, c.spec, c.cfg, g, 1, ent.left)
+			c.hold = c.holding.grant(c.ctx, c.spec, c.cfg, g, 1, hd.left)
 			if c.hold == nil {
 				return
 			}
-			g.chain.passTo(c.entry, c.spec)
+			g.chain.passTo(c.holding, c.spec)
 			if c.doubts > 0 {
-				c.entry.acquireInDoubt(c.until)
+				c.holding.acquireInDoubt(c.until)
 			}
 		})
 		done := kept && c.hold != nil
-		c.entry.unlockOps()
+		c.holding.unlockOps()
 		if !done && ch == nil {
 			e.endChain(g.chain)
 		}
@@ -150,9 +150,9 @@ func (h *Hold) handOver() bool {
 	}
 }
 
-// newChain returns a chain in which the field of ent stands.
-func (e *Engine) newChain(ent *entry, s *Spec) *chain {
-	ch := &chain{key: s.Key, stand: ent.field, slice: ent.slice}
+// newChain returns a chain in which the field of hd stands.
+func (e *Engine) newChain(hd *holding, s *Spec) *chain {
+	ch := &chain{key: s.Key, stand: hd.field, slice: hd.slice}
 	ch.mu.Lock()
 	ch.timer = time.AfterFunc(time.Until(ch.slice)+catchUpAfter, func() { e.catchUp(ch) })
 	ch.mu.Unlock()
@@ -186,9 +186,9 @@ func (e *Engine) endChain(ch *chain) {
 	}
 }
 
-func (ch *chain) passTo(ent *entry, s *Spec) {
+func (ch *chain) passTo(hd *holding, s *Spec) {
 	ch.mu.Lock()
-	ch.last, ch.spec = ent, s
+	ch.last, ch.spec = hd, s
 	ch.mu.Unlock()
 }
 
@@ -218,27 +218,27 @@ var errNobodyYet = errors.New("a hand-over has begun and nobody has the lock yet
 
 // lockLast takes the ops of who has the lock, or had it last. It returns nil when
 // nobody of the chain has it.
-func (ch *chain) lockLast(ctx context.Context) (*entry, *Spec, error) {
+func (ch *chain) lockLast(ctx context.Context) (*holding, *Spec, error) {
 	for {
 		ch.mu.Lock()
-		ent, s := ch.last, ch.spec
+		hd, s := ch.last, ch.spec
 		ch.mu.Unlock()
-		if ent == nil {
+		if hd == nil {
 			return nil, nil, errNobodyYet
 		}
-		if err := ent.lockOps(ctx); err != nil {
+		if err := hd.lockOps(ctx); err != nil {
 			return nil, nil, err
 		}
 		ch.mu.Lock()
-		last := ch.last == ent
+		last := ch.last == hd
 		ch.mu.Unlock()
-		ent.mu.Lock()
-		has := ent.chain == ch && ent.count > 0
-		ent.mu.Unlock()
+		hd.mu.Lock()
+		has := hd.chain == ch && hd.count > 0
+		hd.mu.Unlock()
 		if last && has {
-			return ent, s, nil
+			return hd, s, nil
 		}
-		ent.unlockOps()
+		hd.unlockOps()
 		if last {
 			return nil, nil, nil // it was given back, or lost
 		}
@@ -255,17 +255,17 @@ func (e *Engine) catchUp(ch *chain) {
 	ctx, cancel := context.WithTimeout(e.gate.Late(), returnBound)
 	defer cancel()
 	again := returnBound
-	ent, s, err := ch.lockLast(ctx)
+	hd, s, err := ch.lockLast(ctx)
 	switch {
 	case errors.Is(err, errNobodyYet):
 		again = catchUpAfter
 	case err != nil:
-	case ent == nil:
+	case hd == nil:
 		e.endChain(ch)
 		return
 	default:
-		err = ent.moveIn(ctx, s)
-		ent.unlockOps()
+		err = hd.moveIn(ctx, s)
+		hd.unlockOps()
 		if err == nil || errors.Is(err, ErrLeaseLost) {
 			return
 		}
@@ -275,13 +275,13 @@ func (e *Engine) catchUp(ch *chain) {
 	ch.mu.Unlock()
 }
 
-// moveIn puts the field of ent into the place of the one that stands for it, if
-// another does. The caller has ops, and ent the lock.
-func (ent *entry) moveIn(ctx context.Context, s *Spec) error {
-	e := ent.engine
-	ent.mu.Lock()
-	ch, count := ent.chain, ent.count
-	ent.mu.Unlock()
+// moveIn puts the field of hd into the place of the one that stands for it, if
+// another does. The caller has ops, and hd the lock.
+func (hd *holding) moveIn(ctx context.Context, s *Spec) error {
+	e := hd.engine
+	hd.mu.Lock()
+	ch, count := hd.chain, hd.count
+	hd.mu.Unlock()
 	if ch == nil {
 		return nil
 	}
@@ -290,19 +290,19 @@ func (ent *entry) moveIn(ctx context.Context, s *Spec) error {
 	ch.moving = true
 	ch.mu.Unlock()
 	ret := &Return{
-		Holder: ch.stand, Heir: &Request{Holder: ent.field, Count: count},
+		Holder: ch.stand, Heir: &Request{Holder: hd.field, Count: count},
 		Deadline: e.deadline(returnBound),
 	}
 	ctx, cancel := context.WithTimeout(ctx, returnBound)
 	defer cancel()
 	v, err := s.Scripts.Release(ctx, e, run.CleanUp, ret)
 	if err == nil && v != PastDeadline {
-		ent.mu.Lock()
-		ent.chain = nil
-		ent.mu.Unlock()
+		hd.mu.Lock()
+		hd.chain = nil
+		hd.mu.Unlock()
 		e.endChain(ch)
 		if !ret.Given {
-			ent.gone()
+			hd.gone()
 			return errLost
 		}
 		return nil
@@ -318,27 +318,27 @@ func (ent *entry) moveIn(ctx context.Context, s *Spec) error {
 	return err
 }
 
-// unchain notes that what stood in Redis for ent has been given back.
-func (ent *entry) unchain() {
-	ent.mu.Lock()
-	ch := ent.chain
-	ent.mu.Unlock()
+// unchain notes that what stood in Redis for hd has been given back.
+func (hd *holding) unchain() {
+	hd.mu.Lock()
+	ch := hd.chain
+	hd.mu.Unlock()
 	if ch != nil {
-		ent.engine.endChain(ch)
+		hd.engine.endChain(ch)
 	}
 }
 
 // otherField returns the field to give back if the one that stands was found gone:
 // it may have been brought up to date by a request without an answer.
-func (ent *entry) otherField() (field string, ok bool) {
-	ent.mu.Lock()
-	ch := ent.chain
-	ent.mu.Unlock()
-	return ent.field, ch.moves()
+func (hd *holding) otherField() (field string, ok bool) {
+	hd.mu.Lock()
+	ch := hd.chain
+	hd.mu.Unlock()
+	return hd.field, ch.moves()
 }
 
 // An heir is the waiter of this client to whom a lock goes on as it is given
-// back. Its entry's ops are with whoever gives back.
+// back. Its holding's ops are with whoever gives back.
 type heir struct {
 	wait.Reservation
 	claim *claim
@@ -370,16 +370,16 @@ func (e *Engine) heir(s *Spec, slice time.Time) *heir {
 		return nil
 	}
 	c := pl.Claim.(*claim)
-	if !c.entry.tryOps() {
+	if !c.holding.tryOps() {
 		pl.Cancel()
 		return nil
 	}
-	if c.entry.counted() > 0 || c.entry.releaseInDoubtFor() > 0 || c.cfg.Label != "" || c.spec.Fenced != s.Fenced || c.spec.Key != s.Key {
-		c.entry.unlockOps()
+	if c.holding.counted() > 0 || c.holding.releaseInDoubtFor() > 0 || c.cfg.Label != "" || c.spec.Fenced != s.Fenced || c.spec.Key != s.Key {
+		c.holding.unlockOps()
 		pl.Cancel()
 		return nil
 	}
-	h := &heir{pl, c, Request{Holder: c.entry.field, Count: 1, Lease: c.lease()}}
+	h := &heir{pl, c, Request{Holder: c.holding.field, Count: 1, Lease: c.lease()}}
 	if s.Fenced {
 		h.req.Tokens = 1
 		if c.fresh && c.renewed() { // it may hand on in memory
@@ -390,7 +390,7 @@ func (e *Engine) heir(s *Spec, slice time.Time) *heir {
 	}
 	if inTurn {
 		if h.req.Entry = c.waitEntry(h.req.Lease); h.req.Entry == "" {
-			c.entry.unlockOps()
+			c.holding.unlockOps()
 			pl.Cancel()
 			return nil
 		}
@@ -400,15 +400,15 @@ func (e *Engine) heir(s *Spec, slice time.Time) *heir {
 
 // sheds has c go on under a number of which Redis knows nothing, if its own may be in a
 // list: what is given under that one from here on is nobody's, and is given back. It is
-// called as a reservation is committed; the caller has the ops of the entry, before and after.
+// called as a reservation is committed; the caller has the ops of the holding, before and after.
 func (c *claim) sheds() {
-	e, s, old := c.spec.engine, c.spec, c.entry
+	e, s, old := c.spec.engine, c.spec, c.holding
 	if !c.fresh || !e.waitlist.has(s.Key, old.field) {
 		return
 	}
-	c.entry = e.enter(NewHolder(), s, true)
-	c.entry.tryOps() // nobody else knows it
-	c.entry.beginClaim()
+	c.holding = e.enter(NewHolder(), s, true)
+	c.holding.tryOps() // nobody else knows it
+	c.holding.beginClaim()
 	if left := old.endClaim(); left || c.doubts > 0 {
 		former := old.earlierClaim(s)
 		former.inDoubt, former.doubts, former.until = true, c.doubts, c.until
@@ -431,23 +431,23 @@ func (h *heir) settle(sent watchdog.Instant, ret *Return, slice time.Time, v Sta
 			if h.req.Entry == "" { // else nobody else was there, and a slice begins
 				g.slice = slice
 			}
-			c.hold = c.entry.grant(c.ctx, c.spec, c.cfg, g, 1, watchdog.NewWindow(sent, h.req.Lease))
+			c.hold = c.holding.grant(c.ctx, c.spec, c.cfg, g, 1, watchdog.NewWindow(sent, h.req.Lease))
 			if c.hold == nil {
 				c.doubt(0, 0) // it has the lock in Redis
 			}
 			if c.doubts > 0 {
-				c.entry.acquireInDoubt(c.until)
+				c.holding.acquireInDoubt(c.until)
 			}
 		})
 	case run.Classify(err) == run.Unknown, err == nil && (v == NotHolder || v == PastDeadline): // an earlier run may have given it
 		h.Unknown()
 		doubt = true
 	case ret.Listed > 0:
-		c.entry.waitsSince(sent, ret.Listed)
+		c.holding.waitsSince(sent, ret.Listed)
 		h.Cancel()
 	default:
 		h.Cancel()
 	}
-	c.entry.unlockOps()
+	c.holding.unlockOps()
 	return doubt
 }

@@ -42,17 +42,17 @@ const (
 
 // A Hold is one acquisition, from grant to release or loss.
 type Hold struct {
-	entry  *entry
-	spec   *Spec
-	cfg    *LockConfig
-	parent context.Context // of Context: the acquire's own
-	token  int64
-	since  time.Time // when it was granted
-	target int       // of the release that is unknown
-	// Guarded by entry.ops.
+	holding *holding
+	spec    *Spec
+	cfg     *LockConfig
+	parent  context.Context // of Context: the acquire's own
+	token   int64
+	since   time.Time // when it was granted
+	target  int       // of the release that is unknown
+	// Guarded by holding.ops.
 	ret Return
 
-	// guarded by entry.mu
+	// guarded by holding.mu
 	state  state
 	cause  error // with which ctx ended
 	ctx    context.Context
@@ -73,16 +73,16 @@ func (h *Hold) Name() string { return h.spec.Name }
 func (h *Hold) Token() int64 { return h.token }
 
 // Holder returns the number of the holder.
-func (h *Hold) Holder() uint64 { return h.entry.key.holder }
+func (h *Hold) Holder() uint64 { return h.holding.key.holder }
 
 // HolderID returns the holder as Redis shows it.
-func (h *Hold) HolderID() string { return h.entry.holder() }
+func (h *Hold) HolderID() string { return h.holding.holder() }
 
 // NotHeld returns the error of a method that finds nothing held.
 func (h *Hold) NotHeld(op string) error {
-	h.entry.mu.Lock()
-	defer h.entry.mu.Unlock()
-	return h.entry.engine.Wrap(op, h.spec, h.stateErrLocked())
+	h.holding.mu.Lock()
+	defer h.holding.mu.Unlock()
+	return h.holding.engine.Wrap(op, h.spec, h.stateErrLocked())
 }
 
 // IsOf reports whether h is an acquisition of s.
@@ -104,8 +104,8 @@ func (h *Hold) stateErrLocked() error {
 // Context returns the context of the hold; see the root's Hold. It is made when
 // it is first asked for, because many critical sections never do.
 func (h *Hold) Context() context.Context {
-	h.entry.mu.Lock()
-	defer h.entry.mu.Unlock()
+	h.holding.mu.Lock()
+	defer h.holding.mu.Unlock()
 	if h.ctx == nil {
 		h.ctx, h.cancel = context.WithCancelCause(WithHold(h.parent, h))
 		if h.state != held || h.forsaken {
@@ -117,8 +117,8 @@ func (h *Hold) Context() context.Context {
 
 // Lost returns a channel that is closed when the hold is lost.
 func (h *Hold) Lost() <-chan struct{} {
-	h.entry.mu.Lock()
-	defer h.entry.mu.Unlock()
+	h.holding.mu.Lock()
+	defer h.holding.mu.Unlock()
 	if h.gone == nil {
 		h.gone = make(chan struct{})
 		if h.state == lost {
@@ -145,23 +145,23 @@ func (h *Hold) endLocked(st state, cause error) {
 // Speaks returns the holder that h's Context names for s: h's own, if it still
 // lives and s is of the same scope of the same client.
 func (h *Hold) Speaks(e *Engine, s *Spec) (holder uint64, ok bool) {
-	if h.entry.engine != e || h.spec.Scope != s.Scope {
+	if h.holding.engine != e || h.spec.Scope != s.Scope {
 		return 0, false
 	}
-	h.entry.mu.Lock()
-	defer h.entry.mu.Unlock()
-	return h.entry.key.holder, h.state == held
+	h.holding.mu.Lock()
+	defer h.holding.mu.Unlock()
+	return h.holding.key.holder, h.state == held
 }
 
 // Remaining returns how long the hold may still be believed in.
 func (h *Hold) Remaining() time.Duration {
-	h.entry.mu.Lock()
-	live, item := h.state == held, h.entry.item
-	h.entry.mu.Unlock()
+	h.holding.mu.Lock()
+	live, item := h.state == held, h.holding.item
+	h.holding.mu.Unlock()
 	if !live {
 		return 0
 	}
-	return h.entry.engine.watchdog.Remaining(item)
+	return h.holding.engine.watchdog.Remaining(item)
 }
 
 // withinMaxHold cuts a lease that Extend is to ask for to what MaxHold leaves: the
@@ -170,10 +170,10 @@ func (h *Hold) withinMaxHold(lease time.Duration) (time.Duration, error) {
 	if h.cfg.MaxHold == 0 {
 		return lease, nil
 	}
-	h.entry.mu.Lock()
+	h.holding.mu.Lock()
 	now := time.Now()
-	plan := h.entry.planLocked(now)
-	h.entry.mu.Unlock()
+	plan := h.holding.planLocked(now)
+	h.holding.mu.Unlock()
 	if plan.Lease > 0 && plan.Max == 0 {
 		return lease, nil
 	}
@@ -182,7 +182,7 @@ func (h *Hold) withinMaxHold(lease time.Duration) (time.Duration, error) {
 
 // Extend makes the lease last for at least lease from now, as far as MaxHold lets it.
 func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
-	e, ent, s := h.entry.engine, h.entry, h.spec
+	e, hd, s := h.holding.engine, h.holding, h.spec
 	if err := CheckLease("a lease", lease); err != nil {
 		return e.Wrap("extend", s, err)
 	}
@@ -190,23 +190,23 @@ func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 		return e.Wrap("extend", s, run.ErrClosed)
 	}
 	defer e.gate.Leave()
-	ent.mu.Lock()
-	item, err := ent.item, h.stateErrLocked() // the answer is about this item, and no later hold's
+	hd.mu.Lock()
+	item, err := hd.item, h.stateErrLocked() // the answer is about this item, and no later hold's
 	if err == nil {
-		ent.extends++
+		hd.extends++
 	}
-	ent.mu.Unlock()
+	hd.mu.Unlock()
 	if err != nil {
 		return e.Wrap("extend", s, err)
 	}
 	maybe := false // a request without an answer may have been carried out
 	defer func() {
-		ent.mu.Lock()
-		ent.extends--
+		hd.mu.Lock()
+		hd.extends--
 		if maybe {
-			ent.extended = time.Now().Add(run.Attempt + run.ClockSlack)
+			hd.extended = time.Now().Add(run.Attempt + run.ClockSlack)
 		}
-		ent.mu.Unlock()
+		hd.mu.Unlock()
 	}()
 	wanted := lease.Truncate(time.Millisecond)
 	if err := ctx.Err(); err != nil {
@@ -215,7 +215,7 @@ func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 	retry := e.NewRetrier(e.cfg.AnswerTimeout)
 	for {
 		e.UpToDate(ctx, s.Key)
-		sent, field := e.now(), ent.standing()
+		sent, field := e.now(), hd.standing()
 		lease, err := h.withinMaxHold(wanted)
 		if err != nil {
 			if maybe {
@@ -223,9 +223,9 @@ func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 			}
 			return e.Wrap("extend", s, err)
 		}
-		results, err := e.renewAll(ctx, retry.Options(), s.Scripts, []Renewal{{Key: s.Key, Holder: field, Count: ent.counted(), Label: ent.labelled(), Lease: lease}}, e.cfg.Acks.Renewals)
+		results, err := e.renewAll(ctx, retry.Options(), s.Scripts, []Renewal{{Key: s.Key, Holder: field, Count: hd.counted(), Label: hd.labelled(), Lease: lease}}, e.cfg.Acks.Renewals)
 		switch {
-		case err != nil || results == nil || results[0] == watchdog.Failed, results[0] == watchdog.NotOurs && ent.moved(field):
+		case err != nil || results == nil || results[0] == watchdog.Failed, results[0] == watchdog.NotOurs && hd.moved(field):
 			maybe = maybe || results == nil && run.Classify(err) == run.Unknown
 			if err := retry.After(ctx, err); err != nil {
 				if maybe {
@@ -234,7 +234,7 @@ func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 				return e.Wrap("extend", s, err)
 			}
 		case results[0] == watchdog.NotOurs:
-			ent.endAll(item, lost, ErrLeaseLost, LossTaken)
+			hd.endAll(item, lost, ErrLeaseLost, LossTaken)
 			return h.NotHeld("extend") // lost; or given back while the request was under way
 		default:
 			e.watchdog.Prolong(item, watchdog.NewWindow(sent, lease))

@@ -106,14 +106,14 @@ func (c *call) report(holds int, err error) {
 	}
 }
 
-// expiry says why the holds of ent have expired.
-func (ent *entry) expiry() LossReason {
-	ent.mu.Lock()
-	defer ent.mu.Unlock()
-	if slices.ContainsFunc(ent.holds, func(h *Hold) bool { return h.forsaken }) {
+// expiry says why the holds of hd have expired.
+func (hd *holding) expiry() LossReason {
+	hd.mu.Lock()
+	defer hd.mu.Unlock()
+	if slices.ContainsFunc(hd.holds, func(h *Hold) bool { return h.forsaken }) {
 		return LossExpired
 	}
-	return expiry(ent.planLocked(time.Now()))
+	return expiry(hd.planLocked(time.Now()))
 }
 
 // expiry says why what was kept by a plan has expired. Near the end of its time

@@ -59,7 +59,7 @@ func TestOneWaitStartsOnce(t *testing.T) {
 // Nor does a label cost anything where there is none.
 func TestNoLabelAllocatesNothing(t *testing.T) {
 	c := &claim{call: call{cfg: &plain}}
-	c.begins(new(work), &entry{holds: make([]*Hold, 0)})
+	c.begins(new(work), &holding{holds: make([]*Hold, 0)})
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		if c.label(0) != "" || c.label(1) != "" {
 			t.Error("a label")

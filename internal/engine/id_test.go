@@ -31,8 +31,8 @@ func TestIDs(t *testing.T) {
 		n, ok := e.number(holder)
 		require.True(t, ok)
 		require.EqualValues(t, 17, n)
-		ent := &entry{engine: e, field: holder}
-		parts := strings.Split(ent.waitlistEntry(&Spec{Key: "k", Fenced: true}, time.Second), " ")
+		hd := &holding{engine: e, field: holder}
+		parts := strings.Split(hd.waitlistEntry(&Spec{Key: "k", Fenced: true}, time.Second), " ")
 		require.Len(t, parts, 5)
 		require.Equal(t, []string{holder, "1000", e.inbox}, parts[:3])
 		require.Equal(t, parts[3], nonceOf(strings.Join(parts, " ")))

@@ -8,26 +8,26 @@ type Waiter struct {
 
 // Holders returns who of this client holds key, by the field in the hash.
 func (e *Engine) Holders(key string) map[string]Who {
-	es := &e.entries
-	var ents []*entry
+	es := &e.holdings
+	var hds []*holding
 	es.mu.Lock()
-	for k, ent := range es.m {
+	for k, hd := range es.m {
 		if k.key == key {
-			ents = append(ents, ent)
+			hds = append(hds, hd)
 		}
 	}
 	es.mu.Unlock()
 	mine := map[string]Who{}
-	for _, ent := range ents {
-		ent.mu.Lock()
-		if len(ent.holds) > 0 {
-			who := e.who("", ent.holds[0].since)
-			mine[ent.field] = who
-			if _, has := mine[ent.holder()]; !has {
-				mine[ent.holder()] = who // what follows it is not always in Redis
+	for _, hd := range hds {
+		hd.mu.Lock()
+		if len(hd.holds) > 0 {
+			who := e.who("", hd.holds[0].since)
+			mine[hd.field] = who
+			if _, has := mine[hd.holder()]; !has {
+				mine[hd.holder()] = who // what follows it is not always in Redis
 			}
 		}
-		ent.mu.Unlock()
+		hd.mu.Unlock()
 	}
 	return mine
 }

@@ -16,8 +16,8 @@ import (
 
 // tag is what a release says for a label to be removed: not empty if there may be one.
 // The caller has ops.
-func (ent *entry) tag() string {
-	if ent.tagged.Load() {
+func (hd *holding) tag() string {
+	if hd.tagged.Load() {
 		return "?"
 	}
 	return ""

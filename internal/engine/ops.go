@@ -46,8 +46,8 @@ func (o *ops) giveUp() {
 }
 
 // lockOps waits for the right to change the hold count.
-func (ent *entry) lockOps(ctx context.Context) error {
-	free, ok := ent.ops.try()
+func (hd *holding) lockOps(ctx context.Context) error {
+	free, ok := hd.ops.try()
 	if ok {
 		return nil
 	}
@@ -60,23 +60,23 @@ func (ent *entry) lockOps(ctx context.Context) error {
 }
 
 // tryOps takes that right if nobody has it.
-func (ent *entry) tryOps() bool {
-	_, ok := ent.ops.try()
+func (hd *holding) tryOps() bool {
+	_, ok := hd.ops.try()
 	return ok
 }
 
-func (ent *entry) unlockOps() {
-	tell := ent.untold
-	ent.untold = nil
-	ent.ops.giveUp()
+func (hd *holding) unlockOps() {
+	tell := hd.untold
+	hd.untold = nil
+	hd.ops.giveUp()
 	for _, f := range tell {
 		f()
 	}
 }
 
 // cleanUpOps is lockOps for clean-up, which must not keep others waiting.
-func (ent *entry) cleanUpOps(ctx context.Context) error {
+func (hd *holding) cleanUpOps(ctx context.Context) error {
 	once, cancel := context.WithTimeout(ctx, returnBound)
 	defer cancel()
-	return ent.lockOps(once)
+	return hd.lockOps(once)
 }

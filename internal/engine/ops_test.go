@@ -12,21 +12,21 @@ import (
 // wait for it, and is nobody's when who waited has gone.
 func TestOps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ent := new(entry)
-		require.True(t, ent.tryOps())
-		ent.unlockOps()
-		require.NoError(t, ent.lockOps(t.Context()))
-		require.False(t, ent.tryOps())
+		hd := new(holding)
+		require.True(t, hd.tryOps())
+		hd.unlockOps()
+		require.NoError(t, hd.lockOps(t.Context()))
+		require.False(t, hd.tryOps())
 
 		ctx, cancel := context.WithCancel(t.Context())
 		var gone, one, other error
 		inside := 0
 		pass := func(err *error) {
-			if *err = ent.lockOps(t.Context()); *err == nil {
+			if *err = hd.lockOps(t.Context()); *err == nil {
 				inside++
 			}
 		}
-		go func() { gone = ent.lockOps(ctx) }()
+		go func() { gone = hd.lockOps(ctx) }()
 		synctest.Wait()
 		cancel()
 		synctest.Wait()
@@ -36,35 +36,35 @@ func TestOps(t *testing.T) {
 		for want := range 2 {
 			synctest.Wait()
 			require.Equal(t, want, inside)
-			require.False(t, ent.tryOps())
-			ent.unlockOps()
+			require.False(t, hd.tryOps())
+			hd.unlockOps()
 		}
 		synctest.Wait()
 		require.Equal(t, 2, inside)
 		require.NoError(t, one)
 		require.NoError(t, other)
-		ent.unlockOps()
-		require.True(t, ent.tryOps())
+		hd.unlockOps()
+		require.True(t, hd.tryOps())
 	})
 }
 
-// A Hold is of one acquisition, though the entry has room for one.
+// A Hold is of one acquisition, though the holding has room for one.
 func TestHoldsAreNeverUsedAgain(t *testing.T) {
-	ent := new(entry)
+	hd := new(holding)
 	seen := make(map[*Hold]bool)
 	for range 3 {
-		h := ent.newHoldLocked()
+		h := hd.newHoldLocked()
 		require.False(t, seen[h])
 		seen[h] = true
-		h.entry = ent
-		ent.holds = append(ent.holds, h)
-		before := ent.holds
-		ent.holds = nil // as endAll does, which goes on with those of before
-		next := ent.newHoldLocked()
+		h.holding = hd
+		hd.holds = append(hd.holds, h)
+		before := hd.holds
+		hd.holds = nil // as endAll does, which goes on with those of before
+		next := hd.newHoldLocked()
 		require.False(t, seen[next])
 		seen[next] = true
-		ent.holds = append(ent.holds, next)
+		hd.holds = append(hd.holds, next)
 		require.Same(t, h, before[0])
-		ent.holds = nil
+		hd.holds = nil
 	}
 }

@@ -38,8 +38,8 @@ func LockOf(locker any) (*Engine, *Spec) {
 // ends: ended is called once, with the cause, and must neither block nor call
 // methods of h. It is called before JoinWhole returns when h has ended already.
 func (h *Hold) JoinWhole(whole any, ended func(cause error)) {
-	h.entry.mu.Lock()
-	defer h.entry.mu.Unlock()
+	h.holding.mu.Lock()
+	defer h.holding.mu.Unlock()
 	h.whole, h.ended = whole, ended
 	if h.state != held {
 		ended(h.cause)
@@ -48,21 +48,21 @@ func (h *Hold) JoinWhole(whole any, ended func(cause error)) {
 
 // Whole returns what h was said to be part of.
 func (h *Hold) Whole() any {
-	h.entry.mu.Lock()
-	defer h.entry.mu.Unlock()
+	h.holding.mu.Lock()
+	defer h.holding.mu.Unlock()
 	return h.whole
 }
 
 // StayClosed makes the lock of h stay closed until d from now, although h is
 // given back earlier: what the option HoldAtLeast asks for.
 func (h *Hold) StayClosed(ctx context.Context, d time.Duration) error {
-	ent := h.entry
-	if err := ent.lockOps(ctx); err != nil {
+	hd := h.holding
+	if err := hd.lockOps(ctx); err != nil {
 		return err
 	}
-	defer ent.unlockOps()
-	if until := time.Now().Add(d); until.After(ent.atLeast) {
-		ent.atLeast = until
+	defer hd.unlockOps()
+	if until := time.Now().Add(d); until.After(hd.atLeast) {
+		hd.atLeast = until
 	}
 	return nil
 }
@@ -74,14 +74,14 @@ func (e *Engine) HoldIn(ctx context.Context, s *Spec, match func(*Hold) bool) *H
 	if !ok {
 		return nil
 	}
-	ent := e.find(n, s)
-	if ent == nil {
+	hd := e.find(n, s)
+	if hd == nil {
 		return nil
 	}
-	defer ent.leave()
-	ent.mu.Lock()
-	holds := append([]*Hold(nil), ent.holds...)
-	ent.mu.Unlock()
+	defer hd.leave()
+	hd.mu.Lock()
+	holds := append([]*Hold(nil), hd.holds...)
+	hd.mu.Unlock()
 	for i := len(holds) - 1; i >= 0; i-- {
 		if match(holds[i]) {
 			return holds[i]

@@ -65,13 +65,13 @@ func (c *claim) untilTurn(ctx context.Context, p wait.Policy) error {
 func (c *claim) queue(p wait.Policy) *wait.Queue {
 	e, s := c.spec.engine, c.spec
 	p.Recheck, _ = e.Keeping(s.Queue.Timeout())
-	client, own := s.Queue.Channels(c.entry.field)
+	client, own := s.Queue.Channels(c.holding.field)
 	p.Listen = func() wait.Hints {
 		return hints{e.notifier.SubscribeFunc(client, func(payload string) bool { return e.receive(s, payload) })}
 	}
 	return &wait.Queue{
 		Policy:    p,
-		ID:        c.entry.field,
+		ID:        c.holding.field,
 		ListenOwn: func() wait.Hints { return hints{e.notifier.Subscribe(own)} },
 		Keep:      func(ctx context.Context, ids []string) []string { return e.keepQueue(ctx, s, ids) },
 		Stray:     func(id string) { e.stray(s, id) },
@@ -135,22 +135,22 @@ func (e *Engine) stray(s *Spec, id string) {
 		e.gate.Leave()
 		return
 	}
-	ent := e.enter(n, s, false)
-	if !ent.alone() { // it comes, holds, or leaves by itself
-		ent.leave()
+	hd := e.enter(n, s, false)
+	if !hd.alone() { // it comes, holds, or leaves by itself
+		hd.leave()
 		e.gate.Leave()
 		return
 	}
 	go func() {
 		defer e.gate.Leave()
-		defer ent.leave()
+		defer hd.leave()
 		ctx, cancel := context.WithTimeout(e.gate.Late(), returnBound)
 		defer cancel()
-		if ent.lockOps(ctx) != nil {
+		if hd.lockOps(ctx) != nil {
 			return
 		}
-		defer ent.unlockOps()
-		if ent.counted() > 0 || e.lines.InGroup(s.Line, ent.field) {
+		defer hd.unlockOps()
+		if hd.counted() > 0 || e.lines.InGroup(s.Line, hd.field) {
 			return // it has come meanwhile, as one of a context may
 		}
 		l := &Leaving{Holder: id, Wait: s.Queue.Timeout(), Deadline: e.deadline(returnBound)}
@@ -159,7 +159,7 @@ func (e *Engine) stray(s *Spec, id string) {
 		case err == nil:
 			e.turn(s, l.Next)
 		case run.Classify(err) == run.Unknown:
-			ent.releaseInDoubt(actsUntil())
+			hd.releaseInDoubt(actsUntil())
 		}
 	}()
 }
@@ -167,7 +167,7 @@ func (e *Engine) stray(s *Spec, id string) {
 // withdraw gives up the place that a failed claim may have in its queue, and
 // what it may have been granted. It returns after the first try, or a moment.
 func (e *Engine) withdraw(c *claim) {
-	c.entry.stay()
+	c.holding.stay()
 	first := make(chan struct{})
 	tried := sync.OnceFunc(func() { close(first) })
 	end := time.Now().Add(leavePatience)
@@ -179,7 +179,7 @@ func (e *Engine) withdraw(c *claim) {
 		return settled && left
 	}, func() {
 		tried()
-		c.entry.leave()
+		c.holding.leave()
 	})
 	timer := time.NewTimer(leaveMoment)
 	defer timer.Stop()
@@ -191,26 +191,26 @@ func (e *Engine) withdraw(c *claim) {
 
 // left makes one try to leave the queue and reports whether it has an answer.
 func (e *Engine) left(ctx context.Context, c *claim) bool {
-	ent, s := c.entry, c.spec
-	if ent.cleanUpOps(ctx) != nil {
+	hd, s := c.holding, c.spec
+	if hd.cleanUpOps(ctx) != nil {
 		return ctx.Err() != nil
 	}
-	defer ent.unlockOps()
+	defer hd.unlockOps()
 	once := run.Within(ctx, returnBound)
-	if n := ent.counted(); n > 0 || e.lines.InGroup(s.Line, ent.field) {
-		if n == 0 && c.named || n > 0 && ent.label == "" {
+	if n := hd.counted(); n > 0 || e.lines.InGroup(s.Line, hd.field) {
+		if n == 0 && c.named || n > 0 && hd.label == "" {
 			e.unlabel(once, c)
 		}
 		return true // the holder has it, or waits for it by another call
 	}
-	l := &Leaving{Holder: ent.field, Wait: c.queueWait()}
-	if !ent.fresh {
+	l := &Leaving{Holder: hd.field, Wait: c.queueWait()}
+	if !hd.fresh {
 		l.Deadline = e.deadline(returnBound)
 	}
 	v, err := s.Queue.Leave(once, e, run.CleanUp, l)
 	if err != nil {
-		if run.Classify(err) == run.Unknown && !ent.fresh {
-			ent.releaseInDoubt(actsUntil())
+		if run.Classify(err) == run.Unknown && !hd.fresh {
+			hd.releaseInDoubt(actsUntil())
 		}
 		return run.Hopeless(err)
 	}
@@ -222,6 +222,6 @@ func (e *Engine) left(ctx context.Context, c *claim) bool {
 // unlabel removes the label that c may have left at its place in the queue.
 func (e *Engine) unlabel(ctx context.Context, c *claim) {
 	if c.cfg.Label != "" {
-		e.writeLabels(ctx, run.CleanUp, "", []string{names.Label(c.spec.Key, c.entry.field)}, []time.Duration{0})
+		e.writeLabels(ctx, run.CleanUp, "", []string{names.Label(c.spec.Key, c.holding.field)}, []time.Duration{0})
 	}
 }

@@ -17,26 +17,26 @@ const returnBound = time.Second
 // Unlock gives one hold back. It goes on although ctx is cancelled, for at most
 // the unlock timeout.
 func (h *Hold) Unlock(ctx context.Context) error {
-	e := h.entry.engine
+	e := h.holding.engine
 	return h.unlock(run.Detached(ctx, e.cfg.UnlockTimeout))
 }
 
 // unlock is Unlock within bounded.
 func (h *Hold) unlock(bounded context.Context) error {
-	e, ent := h.entry.engine, h.entry
+	e, hd := h.holding.engine, h.holding
 	if !e.gate.Enter() {
 		return h.closedErr("unlock")
 	}
 	defer e.gate.Leave()
-	// Counted in, so that a Lock by the same holder meets this entry.
-	if !ent.rejoin() {
+	// Counted in, so that a Lock by the same holder meets this holding.
+	if !hd.rejoin() {
 		return h.NotHeld("unlock")
 	}
-	defer ent.leave()
-	if !ent.tryOps() {
+	defer hd.leave()
+	if !hd.tryOps() {
 		timed, cancel := run.Timed(bounded)
 		defer cancel()
-		if err := ent.lockOps(timed); err != nil {
+		if err := hd.lockOps(timed); err != nil {
 			h.forsake()
 			return e.Wrap("unlock", h.spec, inDoubt{err})
 		}
@@ -46,12 +46,12 @@ func (h *Hold) unlock(bounded context.Context) error {
 		if errors.Is(err, ErrLeaseLost) {
 			h.giveUpRest(bounded)
 		}
-		ent.unlockOps()
+		hd.unlockOps()
 		return e.Wrap("unlock", h.spec, err)
 	}
 	err = h.giveBack(bounded, target, trusted)
 	if Done(err) && target == 0 {
-		ent.resolve(h.spec)
+		hd.resolve(h.spec)
 	}
 	if trusted && !errors.Is(err, ErrLeaseLost) {
 		e.cfg.Hooks.released(h.spec, h.since) // once, whatever Redis says
@@ -63,9 +63,9 @@ func (h *Hold) unlock(bounded context.Context) error {
 // because another call of the holder is under way: its lease ends it, unless Unlock is
 // called again.
 func (h *Hold) forsake() {
-	ent := h.entry
-	ent.mu.Lock()
-	defer ent.mu.Unlock()
+	hd := h.holding
+	hd.mu.Lock()
+	defer hd.mu.Unlock()
 	if h.state != held || h.forsaken {
 		return
 	}
@@ -73,60 +73,60 @@ func (h *Hold) forsake() {
 	if h.cancel != nil {
 		h.cancel(h.cause)
 	}
-	ent.engine.watchdog.Change(ent.item, watchdog.Window{}, ent.planLocked(time.Now()))
+	hd.engine.watchdog.Change(hd.item, watchdog.Window{}, hd.planLocked(time.Now()))
 }
 
 // closedErr is what Unlock returns once the client is closed.
 func (h *Hold) closedErr(op string) error {
-	h.entry.mu.Lock()
-	defer h.entry.mu.Unlock()
+	h.holding.mu.Lock()
+	defer h.holding.mu.Unlock()
 	if h.state == lost {
-		return h.entry.engine.Wrap(op, h.spec, errLost)
+		return h.holding.engine.Wrap(op, h.spec, errLost)
 	}
-	return h.entry.engine.Wrap(op, h.spec, run.ErrClosed)
+	return h.holding.engine.Wrap(op, h.spec, run.ErrClosed)
 }
 
 // giveUp ends h on this side: its Context is done and the watchdog forgets it
 // before Redis hears of it. It returns the hold count to reach in Redis, and
 // whether the hold could be believed in until now. The caller has ops.
 func (h *Hold) giveUp() (target int, trusted bool, err error) {
-	e, ent := h.entry.engine, h.entry
-	ent.mu.Lock()
-	if h.state == unknown && ent.count == h.target {
-		ent.mu.Unlock()
+	e, hd := h.holding.engine, h.holding
+	hd.mu.Lock()
+	if h.state == unknown && hd.count == h.target {
+		hd.mu.Unlock()
 		return h.target, false, nil // Unlock again after an answer that never came
 	}
 	if err := h.stateErrLocked(); err != nil {
-		ent.mu.Unlock()
+		hd.mu.Unlock()
 		return 0, false, err
 	}
-	trusted = e.watchdog.Remaining(ent.item) > 0
+	trusted = e.watchdog.Remaining(hd.item) > 0
 	if !trusted {
-		ent.mu.Unlock()
+		hd.mu.Unlock()
 		select {
 		case <-e.gate.Closed():
 			return 0, false, run.ErrClosed // Close has ended the watchdog, and gives h back
 		default:
 		}
 		// The window is over and the watchdog has not come to say so.
-		ent.lose(ent.expiry())
+		hd.lose(hd.expiry())
 		return 0, false, errLost
 	}
-	ent.dropLocked(h)
-	ent.count--
-	h.target = ent.count
+	hd.dropLocked(h)
+	hd.count--
+	h.target = hd.count
 	h.endLocked(released, context.Canceled)
-	last := ent.count == 0
+	last := hd.count == 0
 	if last {
-		ent.left = e.watchdog.Take(ent.item)
+		hd.left = e.watchdog.Take(hd.item)
 	} else {
-		e.watchdog.Change(ent.item, watchdog.Window{}, ent.planLocked(time.Now()))
+		e.watchdog.Change(hd.item, watchdog.Window{}, hd.planLocked(time.Now()))
 	}
-	ent.mu.Unlock()
+	hd.mu.Unlock()
 	if last {
-		ent.leave() // the caller is counted in
+		hd.leave() // the caller is counted in
 		// A re-entry under way goes on under the holder, after this release.
-		ent.fresh = ent.fresh && ent.alone()
+		hd.fresh = hd.fresh && hd.alone()
 	}
 	return h.target, true, nil
 }
@@ -138,49 +138,49 @@ func (h *Hold) giveUp() (target int, trusted bool, err error) {
 // last time under an earlier one. The caller has ops.
 func (h *Hold) giveUpRest(ctx context.Context) {
 	if h.ret.Holder == "" { // else Redis has been asked
-		h.entry.giveUpRest(ctx, h.spec, &h.ret)
+		h.holding.giveUpRest(ctx, h.spec, &h.ret)
 	}
 }
 
 // giveUpRest is that of a hold, by the request ret.
-func (ent *entry) giveUpRest(ctx context.Context, s *Spec, ret *Return) {
-	e := ent.engine
-	if ent.counted() > 0 || e.lines.InGroup(s.Line, ent.field) {
+func (hd *holding) giveUpRest(ctx context.Context, s *Spec, ret *Return) {
+	e := hd.engine
+	if hd.counted() > 0 || e.lines.InGroup(s.Line, hd.field) {
 		return // the holder has it again, or may be given it
 	}
-	ent.fresh = ent.fresh && ent.alone() // a re-entry under way goes on under the holder, as in giveUp
+	hd.fresh = hd.fresh && hd.alone() // a re-entry under way goes on under the holder, as in giveUp
 	now := time.Now()
-	*ret = Return{Holder: ent.standing(), Label: ent.tag()}
-	ret.lingerFor(ent, s)
-	v, err := e.returnOnce(ctx, ent, s, ret, now)
-	if other, ok := ent.otherField(); ok && err == nil && v == NotHolder && ret.Holder != other {
+	*ret = Return{Holder: hd.standing(), Label: hd.tag()}
+	ret.lingerFor(hd, s)
+	v, err := e.returnOnce(ctx, hd, s, ret, now)
+	if other, ok := hd.otherField(); ok && err == nil && v == NotHolder && ret.Holder != other {
 		ret.Holder = other
-		_, err = e.returnOnce(ctx, ent, s, ret, now)
+		_, err = e.returnOnce(ctx, hd, s, ret, now)
 	}
-	if run.Classify(err) == run.Unknown && !ent.fresh {
-		ent.releaseInDoubt(now.Add(returnBound + run.ClockSlack))
+	if run.Classify(err) == run.Unknown && !hd.fresh {
+		hd.releaseInDoubt(now.Add(returnBound + run.ClockSlack))
 	}
 }
 
-// lingerFor has the key lapse by itself where a hold of ent was to last longer, in the
-// name of a holder that nobody is: that of ent may ask again, and must be refused like
+// lingerFor has the key lapse by itself where a hold of hd was to last longer, in the
+// name of a holder that nobody is: that of hd may ask again, and must be refused like
 // anybody else.
-func (r *Return) lingerFor(ent *entry, s *Spec) {
-	if left := ent.lingers(); left >= time.Millisecond {
-		r.Linger, r.LingerAs = left, ent.engine.HolderID(NewHolder())+s.Suffix
+func (r *Return) lingerFor(hd *holding, s *Spec) {
+	if left := hd.lingers(); left >= time.Millisecond {
+		r.Linger, r.LingerAs = left, hd.engine.HolderID(NewHolder())+s.Suffix
 	}
 }
 
-// giveBack tells Redis. It has the entry's ops and gives them back.
+// giveBack tells Redis. It has the holding's ops and gives them back.
 func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
-	e, ent, s := h.entry.engine, h.entry, h.spec
+	e, hd, s := h.holding.engine, h.holding, h.spec
 	ret := &h.ret
-	*ret = Return{Holder: ent.standing(), Count: target, Label: ent.tag(), acked: e.cfg.Acks.Releases}
+	*ret = Return{Holder: hd.standing(), Count: target, Label: hd.tag(), acked: e.cfg.Acks.Releases}
 	if target == 0 {
-		ret.lingerFor(ent, s)
+		ret.lingerFor(hd, s)
 	}
 	if target == 0 && ret.Linger == 0 && trusted && e.awaited(s) && h.handOver() {
-		ent.unlockOps()
+		hd.unlockOps()
 		return nil
 	}
 	var last error
@@ -194,17 +194,17 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 		var next *heir
 		var sent watchdog.Instant
 		if heirs && !maybe && e.awaited(s) {
-			if next = e.heir(s, ent.slice); next != nil {
+			if next = e.heir(s, hd.slice); next != nil {
 				ret.Heir, sent = &next.req, e.now()
 			}
 		}
 		at := time.Now()
-		v, err := e.returnOnce(ctx, ent, s, ret, at)
+		v, err := e.returnOnce(ctx, hd, s, ret, at)
 		if run.Classify(err) == run.Unknown {
 			acts = at.Add(returnBound + run.ClockSlack)
 		}
 		if next != nil {
-			if next.settle(sent, ret, ent.slice, v, err) {
+			if next.settle(sent, ret, hd.slice, v, err) {
 				doubted = next
 				// It may have been carried out once before, if it was under way for so
 				// long; else it is only that we did not know the server's clock.
@@ -221,7 +221,7 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 			ret.Label = "" // it expires
 			ret.Alone, heirs = true, false
 		}
-		if other, ok := ent.otherField(); ok && err == nil && v == NotHolder && ret.Holder != other {
+		if other, ok := hd.otherField(); ok && err == nil && v == NotHolder && ret.Holder != other {
 			ret.Holder = other
 			continue
 		}
@@ -230,28 +230,28 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 			if !trusted {
 				h.mark(released)
 			}
-			if target == 0 && ent.handed && ret.Heard > 1 {
+			if target == 0 && hd.handed && ret.Heard > 1 {
 				// Others have waited for the whole slice, Java among them, which takes
 				// its time to hear.
 				e.lines.HoldBack(s.Line, e.cfg.HandOver+e.cfg.HandOver/2)
 			}
 			if target == 0 {
-				ent.unchain()
-				ent.tagged.Store(false)
+				hd.unchain()
+				hd.tagged.Store(false)
 			}
-			if !ent.fresh && ret.Holder == ent.field {
-				ent.releaseInDoubt(acts) // it must not meet the next hold
+			if !hd.fresh && ret.Holder == hd.field {
+				hd.releaseInDoubt(acts) // it must not meet the next hold
 			}
-			ent.unlockOps()
+			hd.unlockOps()
 			if doubted != nil {
 				doubted.Unknown() // what it asked may have come before what it was given
 			}
 			return ret.short
 		case err == nil && v == NotHolder:
-			ent.mu.Lock()
-			item := ent.item // and not that of a hold which comes as soon as it can
-			ent.mu.Unlock()
-			ent.unlockOps()
+			hd.mu.Lock()
+			item := hd.item // and not that of a hold which comes as soon as it can
+			hd.mu.Unlock()
+			hd.unlockOps()
 			h.markLost(item)
 			if doubted != nil {
 				doubted.Unknown() // likewise
@@ -268,22 +268,22 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 		}
 	}
 	h.mark(unknown)
-	if target == 0 && !ent.fresh {
-		ent.remember(h)
+	if target == 0 && !hd.fresh {
+		hd.remember(h)
 	}
 	if maybe {
 		// The last request may act until its deadline. Nobody waits for that but
 		// a later acquire of the same holder.
-		ent.releaseInDoubt(actsUntil())
+		hd.releaseInDoubt(actsUntil())
 		last = inDoubt{last}
 	}
-	ent.unlockOps()
+	hd.unlockOps()
 	return last
 }
 
 // returnOnce sends one request to give back, now.
-func (e *Engine) returnOnce(ctx context.Context, ent *entry, s *Spec, ret *Return, now time.Time) (Status, error) {
-	if ret.Deadline = (run.Deadline{}); !ent.fresh || ret.Heir != nil && s.Queue == nil {
+func (e *Engine) returnOnce(ctx context.Context, hd *holding, s *Spec, ret *Return, now time.Time) (Status, error) {
+	if ret.Deadline = (run.Deadline{}); !hd.fresh || ret.Heir != nil && s.Queue == nil {
 		ret.Deadline = e.Clock.Deadline(now, returnBound)
 	}
 	ret.Next, ret.Given, ret.Token, ret.More, ret.Listed, ret.Heard, ret.Away = "", false, 0, 0, 0, 0, false
@@ -331,36 +331,36 @@ func (r *Return) unlisted(v Status, err error) outcome {
 // markLost notes that Redis did not know of h any more when it was given back. item is
 // what the holder's other holds are watched by.
 func (h *Hold) markLost(item *watchdog.Item) {
-	e, ent := h.entry.engine, h.entry
-	ent.mu.Lock()
+	e, hd := h.holding.engine, h.holding
+	hd.mu.Lock()
 	if h.state == closed {
-		ent.mu.Unlock()
+		hd.mu.Unlock()
 		return // by Close, which has told everybody so
 	}
 	h.state = lost
 	if h.gone != nil {
 		close(h.gone)
 	}
-	ent.mu.Unlock()
-	ent.endAll(item, lost, ErrLeaseLost, LossTaken) // the holder's other holds with it
+	hd.mu.Unlock()
+	hd.endAll(item, lost, ErrLeaseLost, LossTaken) // the holder's other holds with it
 	e.lost(h.spec, h.since, LossTaken)
 }
 
 // mark notes what has become of h: unknown while it may still stand in Redis, so
 // that Unlock may be tried again, and released once it does not.
 func (h *Hold) mark(st state) {
-	h.entry.mu.Lock()
+	h.holding.mu.Lock()
 	h.state = st
-	h.entry.mu.Unlock()
+	h.holding.mu.Unlock()
 }
 
 // UnlockHolder gives back the latest hold that the holder in ctx has on s.
 func (e *Engine) UnlockHolder(ctx context.Context, s *Spec) error {
 	if n, ok := e.holderIn(ctx, s); ok {
 		bounded := run.Detached(ctx, e.cfg.UnlockTimeout)
-		if ent := e.find(n, s); ent != nil {
-			defer ent.leave()
-			for h := ent.latest(); h != nil; h = ent.latest() {
+		if hd := e.find(n, s); hd != nil {
+			defer hd.leave()
+			for h := hd.latest(); h != nil; h = hd.latest() {
 				// Another goroutine of the holder may just have given that one back: then
 				// it is the turn of the one before it.
 				if err := h.unlock(bounded); !errors.Is(err, ErrNotHeld) || errors.Is(err, ErrLeaseLost) {
@@ -385,23 +385,23 @@ func (e *Engine) giveUpRest(bounded context.Context, n uint64, s *Spec) {
 		return
 	}
 	defer e.gate.Leave()
-	ent := e.enter(n, s, false)
-	defer ent.leave()
-	if !ent.tryOps() {
+	hd := e.enter(n, s, false)
+	defer hd.leave()
+	if !hd.tryOps() {
 		return // the holder is at it
 	}
-	defer ent.unlockOps()
-	ent.giveUpRest(bounded, s, new(Return))
+	defer hd.unlockOps()
+	hd.giveUpRest(bounded, s, new(Return))
 }
 
 // latest returns the latest hold; without one, that which was given back last if the
 // answer never came, and nil otherwise.
-func (ent *entry) latest() *Hold {
-	ent.mu.Lock()
-	defer ent.mu.Unlock()
-	switch last := ent.unknown; {
-	case len(ent.holds) > 0:
-		return ent.holds[len(ent.holds)-1]
+func (hd *holding) latest() *Hold {
+	hd.mu.Lock()
+	defer hd.mu.Unlock()
+	switch last := hd.unknown; {
+	case len(hd.holds) > 0:
+		return hd.holds[len(hd.holds)-1]
 	case last != nil && last.state == unknown:
 		return last
 	}
@@ -415,9 +415,9 @@ const releasers = 16
 // Redis is told, with whatever holds it lingering as long as it must.
 func (e *Engine) releaseAll(ctx context.Context) error {
 	var work []*Hold
-	for _, ent := range e.entries.all() {
-		holds := ent.endAll(nil, closed, run.ErrClosed, "")
-		ent.leave()
+	for _, hd := range e.holdings.all() {
+		holds := hd.endAll(nil, closed, run.ErrClosed, "")
+		hd.leave()
 		if len(holds) > 0 {
 			work = append(work, holds[len(holds)-1])
 		}
@@ -429,7 +429,7 @@ func (e *Engine) releaseAll(ctx context.Context) error {
 	for range min(releasers, len(work)) {
 		wg.Go(func() {
 			for h := range queue {
-				err := h.entry.lockOps(ctx)
+				err := h.holding.lockOps(ctx)
 				if err == nil {
 					err = h.giveBack(ctx, 0, true)
 				}

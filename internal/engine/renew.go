@@ -75,8 +75,8 @@ func (e *Engine) renew(ctx context.Context, _ string, batch []watchdog.Renewal) 
 			continue
 		}
 		if results[i] == watchdog.NotOurs {
-			ent, ok := batch[i].Item.Subject.(*entry)
-			if ok && ent.moved(asked[0].Holder) {
+			hd, ok := batch[i].Item.Subject.(*holding)
+			if ok && hd.moved(asked[0].Holder) {
 				results[i] = watchdog.Failed // by now it stands there under another name
 			}
 		}
@@ -134,23 +134,23 @@ func (e *Engine) renewOnce(ctx context.Context, opts run.Options, s Renewer, bat
 	return got, err
 }
 
-// renewal returns what to ask for to keep ent; a nil Spec when it was given
+// renewal returns what to ask for to keep hd; a nil Spec when it was given
 // back.
-func (ent *entry) renewal(lease time.Duration) (*Spec, Renewal) {
-	ent.mu.Lock()
-	defer ent.mu.Unlock()
-	if len(ent.holds) == 0 {
+func (hd *holding) renewal(lease time.Duration) (*Spec, Renewal) {
+	hd.mu.Lock()
+	defer hd.mu.Unlock()
+	if len(hd.holds) == 0 {
 		return nil, Renewal{}
 	}
-	s := ent.holds[0].spec
-	return s, Renewal{Key: s.Key, Holder: ent.standingLocked(), Count: ent.count, Lease: lease, Label: ent.label}
+	s := hd.holds[0].spec
+	return s, Renewal{Key: s.Key, Holder: hd.standingLocked(), Count: hd.count, Lease: lease, Label: hd.label}
 }
 
 // labelled returns the label of the holds.
-func (ent *entry) labelled() string {
-	ent.mu.Lock()
-	defer ent.mu.Unlock()
-	return ent.label
+func (hd *holding) labelled() string {
+	hd.mu.Lock()
+	defer hd.mu.Unlock()
+	return hd.label
 }
 
 func (e *Engine) reportRenewals(batch []watchdog.Renewal, specs []*Spec, results []watchdog.Result, err error) {

@@ -24,17 +24,17 @@ func (e *Engine) returning(ctx context.Context, acked bool) (context.Context, ru
 func Done(err error) bool { return err == nil || errors.Is(err, run.ErrNotReplicated) }
 
 // unreplicated gives back a grant that too few replicas have. The caller has the
-// entry's ops.
+// holding's ops.
 func (c *claim) unreplicated(base int, short error) error {
-	ent := c.entry
-	v, err := c.spec.engine.returnOnce(c.spec.engine.gate.Late(), ent, c.spec,
-		&Return{Holder: c.req.Holder, Count: base, Label: cmp.Or(c.cfg.Label, ent.tag())}, time.Now())
+	hd := c.holding
+	v, err := c.spec.engine.returnOnce(c.spec.engine.gate.Late(), hd, c.spec,
+		&Return{Holder: c.req.Holder, Count: base, Label: cmp.Or(c.cfg.Label, hd.tag())}, time.Now())
 	if err == nil && v != PastDeadline {
 		c.spec.engine.tookBackOne(c.spec)
 		return short
 	}
 	if run.Classify(err) == run.Unknown {
-		ent.releaseInDoubt(actsUntil())
+		hd.releaseInDoubt(actsUntil())
 	}
 	c.doubt(base, 0)
 	return short

@@ -60,6 +60,6 @@ func (e *Engine) lanes() func(*watchdog.Item) string {
 	}
 }
 
-func (ent *entry) mainKey() string { return ent.key.key }
+func (hd *holding) mainKey() string { return hd.key.key }
 
 func (l leased) mainKey() string { return l.spec.Key }

@@ -15,31 +15,31 @@ func (e *Engine) undo(c *claim) {
 	if c.until.IsZero() {
 		c.until = time.Now() // nothing is on its way: it has a place in the list
 	}
-	c.entry.stay()
-	e.cleanup.Later(func(ctx context.Context) bool { return e.undone(ctx, c) }, c.entry.leave)
+	c.holding.stay()
+	e.cleanup.Later(func(ctx context.Context) bool { return e.undone(ctx, c) }, c.holding.leave)
 }
 
 // undone makes one try and reports whether no more is needed.
 func (e *Engine) undone(ctx context.Context, c *claim) bool {
-	ent, s := c.entry, c.spec
-	if ent.cleanUpOps(ctx) != nil {
+	hd, s := c.holding, c.spec
+	if hd.cleanUpOps(ctx) != nil {
 		return ctx.Err() != nil
 	}
 	past := time.Now().After(c.until)
-	if ent.counted() > c.base {
+	if hd.counted() > c.base {
 		// The holder has come to hold it by another call, and that is what Redis
 		// shows.
-		ent.unlockOps()
+		hd.unlockOps()
 		return past
 	}
 	// Its own entry, which need not be the one that is known: another waiter of this
 	// client may be in the list by now. What it would be given later, nobody gives back.
-	ret := &Return{Holder: ent.field, Count: c.base, Label: cmp.Or(c.cfg.Label, ent.tag()), Leaves: true}
-	v, err := e.returnOnce(ctx, ent, s, ret, time.Now())
+	ret := &Return{Holder: hd.field, Count: c.base, Label: cmp.Or(c.cfg.Label, hd.tag()), Leaves: true}
+	v, err := e.returnOnce(ctx, hd, s, ret, time.Now())
 	if run.Classify(err) == run.Unknown {
-		ent.releaseInDoubt(actsUntil())
+		hd.releaseInDoubt(actsUntil())
 	}
-	ent.unlockOps()
+	hd.unlockOps()
 	switch {
 	case err != nil:
 		return run.Hopeless(err) || time.Now().After(c.until.Add(c.lease()))
@@ -56,33 +56,33 @@ func (e *Engine) undone(ctx context.Context, c *claim) bool {
 
 // acquireInDoubt notes that a request of before, whose answer never came, may be carried
 // out until then: after the release it would take the lock for nobody.
-func (ent *entry) acquireInDoubt(until time.Time) {
-	ent.mu.Lock()
-	ent.acquireInDoubtUntil = until
-	ent.mu.Unlock()
+func (hd *holding) acquireInDoubt(until time.Time) {
+	hd.mu.Lock()
+	hd.acquireInDoubtUntil = until
+	hd.mu.Unlock()
 }
 
 // resolve undoes, in the background, what such a request may yet do.
-func (ent *entry) resolve(s *Spec) {
-	ent.mu.Lock()
-	until := ent.acquireInDoubtUntil
-	ent.mu.Unlock()
+func (hd *holding) resolve(s *Spec) {
+	hd.mu.Lock()
+	until := hd.acquireInDoubtUntil
+	hd.mu.Unlock()
 	if until.IsZero() || time.Now().After(until) {
 		return
 	}
-	c := ent.earlierClaim(s)
+	c := hd.earlierClaim(s)
 	c.inDoubt, c.until = true, until
 	if s.Queue != nil {
-		ent.engine.withdraw(c) // it may queue, too
+		hd.engine.withdraw(c) // it may queue, too
 		return
 	}
-	ent.engine.undo(c)
+	hd.engine.undo(c)
 }
 
 // earlierClaim returns a claim that stands for those of before, which nobody waits for.
-func (ent *entry) earlierClaim(s *Spec) *claim {
-	c := &claim{call: newCall(ent.engine.gate.Late(), s, &LockConfig{})}
-	w := &work{entry: ent}
+func (hd *holding) earlierClaim(s *Spec) *claim {
+	c := &claim{call: newCall(hd.engine.gate.Late(), s, &LockConfig{})}
+	w := &work{holding: hd}
 	w.tries.work = w
 	c.effort = &w.tries
 	return c

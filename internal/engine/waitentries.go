@@ -10,7 +10,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/run"
 )
 
-// A waitlist has the entries of this client that may stand in the waitlists in Redis. An entry is known from before the request that puts it in is sent until
+// A waitlist has the entries of this client that may stand in the waitlists in Redis. An
+// entry is known from before the request that puts it in is sent until
 // it is proved gone: Redis has said that it took it out, by a request that was sent when
 // nothing was under way that could put it in. In which order answers come makes no
 // difference to that.
@@ -56,7 +57,7 @@ const (
 	listedRoom = 64
 )
 
-// begin begins an waitlistChange of a holder that puts in an entry, or none. It takes out what
+// begin begins a waitlistChange of a holder that puts in an entry, or none. It takes out what
 // is known, or, if of is not empty, what is known of that holder.
 func (l *waitlist) begin(key, holder, puts, of string) waitlistChange {
 	if puts == "" && l.n.Load() == 0 {

@@ -45,7 +45,7 @@ func (c *claim) waitEntry(lease time.Duration) string {
 	if !c.fresh || !c.renewed() || c.cfg.Label != "" || !c.spec.engine.lines.Listens(c.spec.Line) {
 		return ""
 	}
-	return c.entry.waitlistEntry(c.spec, lease)
+	return c.holding.waitlistEntry(c.spec, lease)
 }
 
 // An ownEntry is a holder's entry for the waitlist and the nonce in it. Who grants it the
@@ -58,21 +58,21 @@ type ownEntry struct {
 	since uint64 // how many subscribing connections the client had lost
 }
 
-// waitlistEntry returns the entry for ent: "<holder> <lease, ms> <inbox> <nonce>", and " f" for
+// waitlistEntry returns the entry for hd: "<holder> <lease, ms> <inbox> <nonce>", and " f" for
 // one who needs a fencing token. As long as its nonce is good that is the same one, which
 // keeps its place.
-func (ent *entry) waitlistEntry(s *Spec, lease time.Duration) string {
-	e, o := ent.engine, &ent.ownEntry
+func (hd *holding) waitlistEntry(s *Spec, lease time.Duration) string {
+	e, o := hd.engine, &hd.ownEntry
 	since := e.notifier.Lost()
-	ent.mu.Lock()
-	defer ent.mu.Unlock()
+	hd.mu.Lock()
+	defer hd.mu.Unlock()
 	if o.nonce != "" && o.since == since {
 		return o.entry
 	}
 	b := make([]byte, 0, 192)
-	b = append(append(b, ent.field...), ' ')
+	b = append(append(b, hd.field...), ' ')
 	b = append(strconv.AppendInt(b, lease.Milliseconds(), 10), ' ')
-	request := b[strings.LastIndexByte(ent.field, ':')+1:]
+	request := b[strings.LastIndexByte(hd.field, ':')+1:]
 	b = append(append(b, e.inbox...), ' ')
 	at := len(b)
 	b = e.appendNonce(b, s.Key, request, e.nonces.Add(1))
@@ -110,13 +110,13 @@ func (e *Engine) madeNonce(s *Spec, g grantMessage) bool {
 	return subtle.ConstantTimeCompare(nonce, []byte(g.tag)) == 1
 }
 
-// useNonce reports whether nonce is that of the entry for ent, and good; from then on it
+// useNonce reports whether nonce is that of the entry for hd, and good; from then on it
 // is not.
-func (ent *entry) useNonce(nonce string) bool {
-	since := ent.engine.notifier.Lost()
-	ent.mu.Lock()
-	defer ent.mu.Unlock()
-	o := &ent.ownEntry
+func (hd *holding) useNonce(nonce string) bool {
+	since := hd.engine.notifier.Lost()
+	hd.mu.Lock()
+	defer hd.mu.Unlock()
+	o := &hd.ownEntry
 	if o.nonce == "" || o.since != since || subtle.ConstantTimeCompare([]byte(o.nonce), []byte(nonce)) == 0 {
 		return false
 	}
@@ -134,18 +134,18 @@ func (e *Engine) receiveListed(s *Spec, g grantMessage) bool {
 		return true
 	}
 	defer e.gate.Leave()
-	ent := e.findID(g.id, s)
-	if ent != nil {
-		defer ent.leave()
+	hd := e.findID(g.id, s)
+	if hd != nil {
+		defer hd.leave()
 	}
-	good := ent != nil && ent.useNonce(g.tag)
+	good := hd != nil && hd.useNonce(g.tag)
 	if !good && !e.madeNonce(s, g) {
 		return false
 	}
 	e.waitlist.popped(s.Key, g.tag)
 	switch {
-	case good && e.acceptAtHead(ent, s, g):
-	case ent != nil && ent.hear():
+	case good && e.acceptAtHead(hd, s, g):
+	case hd != nil && hd.hear():
 		// It is asking, perhaps since before it was given the lock, or has to.
 		e.lines.Nudge(s.Line)
 	default:
@@ -154,11 +154,11 @@ func (e *Engine) receiveListed(s *Spec, g grantMessage) bool {
 	return true
 }
 
-// acceptAtHead is accept for the claim of ent, if that is the head of its line yet and does not
+// acceptAtHead is accept for the claim of hd, if that is the head of its line yet and does not
 // ask.
-func (e *Engine) acceptAtHead(ent *entry, s *Spec, g grantMessage) bool {
+func (e *Engine) acceptAtHead(hd *holding, s *Spec, g grantMessage) bool {
 	pl, ok := e.lines.ReserveHead(s.Line)
-	if ok && pl.Claim.(*claim).entry != ent { // it has just left, and gives back what it was given
+	if ok && pl.Claim.(*claim).holding != hd { // it has just left, and gives back what it was given
 		pl.Cancel()
 		return false
 	}
@@ -171,7 +171,7 @@ func (c *claim) joinWaitlist() waitlistChange {
 	if c.waiting && c.req.Count == 1 {
 		c.req.Entry = c.waitEntry(c.req.Lease)
 	}
-	r := e.waitlist.begin(s.Key, c.entry.field, c.req.Entry, "")
+	r := e.waitlist.begin(s.Key, c.holding.field, c.req.Entry, "")
 	c.req.Unlist = r.takes
 	return r
 }

@@ -60,12 +60,12 @@ func (c *claim) label(count int) string {
 	var since time.Time
 	if count > 0 {
 		// It says since when the first hold lasts, and lasts as long as the last.
-		c.entry.mu.Lock()
-		for i := len(c.entry.holds) - 1; i >= 0; i-- {
-			since = c.entry.holds[i].since
-			label = cmp.Or(label, c.entry.holds[i].cfg.Label)
+		c.holding.mu.Lock()
+		for i := len(c.holding.holds) - 1; i >= 0; i-- {
+			since = c.holding.holds[i].since
+			label = cmp.Or(label, c.holding.holds[i].cfg.Label)
 		}
-		c.entry.mu.Unlock()
+		c.holding.mu.Unlock()
 	}
 	if label == "" {
 		return ""

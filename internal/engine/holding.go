@@ -12,11 +12,11 @@ import (
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 )
 
-// entries are what the holders of this client have, by holder and key.
-type entries struct {
-	// mu guards the field below and refs of every entry.
+// holdings are what the holders of this client have, by holder and key.
+type holdings struct {
+	// mu guards the field below and refs of every holding.
 	mu sync.Mutex
-	m  map[entryKey]*entry
+	m  map[entryKey]*holding
 }
 
 type entryKey struct {
@@ -25,15 +25,15 @@ type entryKey struct {
 	suffix string // of the field of the hash: the half of a pair
 }
 
-func (es *entries) init() { es.m = make(map[entryKey]*entry) }
+func (es *holdings) init() { es.m = make(map[entryKey]*holding) }
 
-// An entry is one holder's part in one lock: how often it holds it, and until
+// An holding is one holder's part in one lock: how often it holds it, and until
 // when. There is one for each field of a hash in Redis that is ours.
-type entry struct {
+type holding struct {
 	engine *Engine
 	key    entryKey
 	field  string // the field in the hash: "<client id>:<number>" and the suffix
-	refs   int    // calls that use the entry, and 1 while it holds
+	refs   int    // calls that use the holding, and 1 while it holds
 
 	// ops is with whoever changes the hold count: who sends a script that does
 	// takes it.
@@ -80,14 +80,14 @@ type entry struct {
 	ends     int64    // server ms: when the lease ends that it was given last, and had to ask for
 	claims   int      // attempts in its name that have not come to their end
 	heard    bool     // that it was given something, which it has not taken
-	ownEntry ownEntry // the entry for a list; see give.go
+	ownEntry ownEntry // for the waitlist; see waitlist.go
 	// chain is set while another field than ours stands in Redis for what we have.
 	chain *chain
 	// unknown is the last hold, when it was given back and Redis did not answer.
 	unknown *Hold
 	// acquireInDoubtUntil is until when a request without an answer may be carried out.
 	acquireInDoubtUntil time.Time
-	// For the first item and the first hold: most entries have no other.
+	// For the first item and the first hold: most holdings have no other.
 	room struct {
 		item  watchdog.Item
 		hold  Hold
@@ -96,59 +96,59 @@ type entry struct {
 }
 
 // holder returns "<client id>:<number>".
-func (ent *entry) holder() string { return strings.TrimSuffix(ent.field, ent.key.suffix) }
+func (hd *holding) holder() string { return strings.TrimSuffix(hd.field, hd.key.suffix) }
 
-// enter returns the entry of a holder for s, and counts the caller in. fresh says
+// enter returns the holding of a holder for s, and counts the caller in. fresh says
 // that the holder was made for this acquisition.
-func (e *Engine) enter(n uint64, s *Spec, fresh bool) *entry {
+func (e *Engine) enter(n uint64, s *Spec, fresh bool) *holding {
 	k := entryKey{n, s.Key, s.Suffix}
-	e.entries.mu.Lock()
-	defer e.entries.mu.Unlock()
-	ent := e.entries.m[k]
-	if ent == nil {
-		ent = &entry{engine: e, key: k, field: e.HolderID(n) + s.Suffix, fresh: fresh}
-		e.entries.m[k] = ent
+	e.holdings.mu.Lock()
+	defer e.holdings.mu.Unlock()
+	hd := e.holdings.m[k]
+	if hd == nil {
+		hd = &holding{engine: e, key: k, field: e.HolderID(n) + s.Suffix, fresh: fresh}
+		e.holdings.m[k] = hd
 	}
-	ent.refs++
-	return ent
+	hd.refs++
+	return hd
 }
 
-// join returns the entry for s of the holder in ctx, or of a fresh one, and
+// join returns the holding for s of the holder in ctx, or of a fresh one, and
 // counts the caller in.
-func (e *Engine) join(ctx context.Context, s *Spec) (ent *entry, fresh bool) {
+func (e *Engine) join(ctx context.Context, s *Spec) (hd *holding, fresh bool) {
 	for {
 		n, fresh := e.holderFor(ctx, s)
-		ent := e.enter(n, s, fresh)
+		hd := e.enter(n, s, fresh)
 		if fresh {
-			return ent, true
+			return hd, true
 		}
 		// The hold that ctx speaks for may have been given back just now. Who
 		// gives it back from here on sees that somebody is there.
 		if now, ok := e.holderIn(ctx, s); ok && now == n {
-			return ent, false
+			return hd, false
 		}
-		ent.leave()
+		hd.leave()
 	}
 }
 
 // alone reports whether the caller is the only one who is counted in.
-func (ent *entry) alone() bool {
-	es := &ent.engine.entries
+func (hd *holding) alone() bool {
+	es := &hd.engine.holdings
 	es.mu.Lock()
 	defer es.mu.Unlock()
-	return ent.refs == 1
+	return hd.refs == 1
 }
 
-// find returns the entry of a holder for s if there is one, and counts the
+// find returns the holding of a holder for s if there is one, and counts the
 // caller in.
-func (e *Engine) find(n uint64, s *Spec) *entry {
-	e.entries.mu.Lock()
-	defer e.entries.mu.Unlock()
-	ent := e.entries.m[entryKey{n, s.Key, s.Suffix}]
-	if ent != nil {
-		ent.refs++
+func (e *Engine) find(n uint64, s *Spec) *holding {
+	e.holdings.mu.Lock()
+	defer e.holdings.mu.Unlock()
+	hd := e.holdings.m[entryKey{n, s.Key, s.Suffix}]
+	if hd != nil {
+		hd.refs++
 	}
-	return ent
+	return hd
 }
 
 // otherCount returns how often a holder has the other half of s.
@@ -156,154 +156,154 @@ func (e *Engine) otherCount(n uint64, s *Spec) int {
 	if !s.Half {
 		return 0
 	}
-	e.entries.mu.Lock()
-	ent := e.entries.m[entryKey{n, s.Key, s.Other}]
-	e.entries.mu.Unlock()
-	if ent == nil {
+	e.holdings.mu.Lock()
+	hd := e.holdings.m[entryKey{n, s.Key, s.Other}]
+	e.holdings.mu.Unlock()
+	if hd == nil {
 		return 0
 	}
-	return ent.counted()
+	return hd.counted()
 }
 
-// leave counts one user of ent out; the last one takes it from the map.
-func (ent *entry) leave() {
-	es := &ent.engine.entries
+// leave counts one user of hd out; the last one takes it from the map.
+func (hd *holding) leave() {
+	es := &hd.engine.holdings
 	es.mu.Lock()
 	defer es.mu.Unlock()
-	ent.refs--
-	if ent.refs == 0 {
-		delete(es.m, ent.key)
+	hd.refs--
+	if hd.refs == 0 {
+		delete(es.m, hd.key)
 	}
 }
 
-// rejoin counts the caller in although ent may have left the map. It returns
-// false when another entry is in its place: the holder has gone on.
-func (ent *entry) rejoin() bool {
-	es := &ent.engine.entries
+// rejoin counts the caller in although hd may have left the map. It returns
+// false when another holding is in its place: the holder has gone on.
+func (hd *holding) rejoin() bool {
+	es := &hd.engine.holdings
 	es.mu.Lock()
 	defer es.mu.Unlock()
-	switch es.m[ent.key] {
-	case ent:
+	switch es.m[hd.key] {
+	case hd:
 	case nil:
-		es.m[ent.key] = ent
+		es.m[hd.key] = hd
 	default:
 		return false
 	}
-	ent.refs++
+	hd.refs++
 	return true
 }
 
 // stay counts one more user in; the caller is one already.
-func (ent *entry) stay() {
-	es := &ent.engine.entries
+func (hd *holding) stay() {
+	es := &hd.engine.holdings
 	es.mu.Lock()
-	ent.refs++
+	hd.refs++
 	es.mu.Unlock()
 }
 
-// stayFor keeps ent for whoever comes next, for so long. The caller is counted in.
-func (ent *entry) stayFor(d time.Duration) {
-	ent.stay()
-	time.AfterFunc(d, ent.leave)
+// stayFor keeps hd for whoever comes next, for so long. The caller is counted in.
+func (hd *holding) stayFor(d time.Duration) {
+	hd.stay()
+	time.AfterFunc(d, hd.leave)
 }
 
-// all returns every entry, counted in.
-func (es *entries) all() []*entry {
+// all returns every holding, counted in.
+func (es *holdings) all() []*holding {
 	es.mu.Lock()
 	defer es.mu.Unlock()
-	out := make([]*entry, 0, len(es.m))
-	for _, ent := range es.m {
-		ent.refs++
-		out = append(out, ent)
+	out := make([]*holding, 0, len(es.m))
+	for _, hd := range es.m {
+		hd.refs++
+		out = append(out, hd)
 	}
 	return out
 }
 
 // held returns the number of holds.
-func (es *entries) held() int {
+func (es *holdings) held() int {
 	es.mu.Lock()
-	all := make([]*entry, 0, len(es.m))
-	for _, ent := range es.m {
-		all = append(all, ent)
+	all := make([]*holding, 0, len(es.m))
+	for _, hd := range es.m {
+		all = append(all, hd)
 	}
-	es.mu.Unlock() // whoever has an entry's may want it
+	es.mu.Unlock() // whoever has an holding's may want it
 	n := 0
-	for _, ent := range all {
-		ent.mu.Lock()
-		n += len(ent.holds)
-		ent.mu.Unlock()
+	for _, hd := range all {
+		hd.mu.Lock()
+		n += len(hd.holds)
+		hd.mu.Unlock()
 	}
 	return n
 }
 
 // releaseInDoubt notes that a request to give back was sent and not answered, and may
-// act until then. The caller has ops and is counted in; the entry stays for
+// act until then. The caller has ops and is counted in; the holding stays for
 // whoever comes next.
-func (ent *entry) releaseInDoubt(until time.Time) {
+func (hd *holding) releaseInDoubt(until time.Time) {
 	d := time.Until(until)
-	if d <= 0 || !until.After(ent.releaseInDoubtUntil) {
+	if d <= 0 || !until.After(hd.releaseInDoubtUntil) {
 		return
 	}
-	ent.releaseInDoubtUntil = until
-	ent.stayFor(d)
+	hd.releaseInDoubtUntil = until
+	hd.stayFor(d)
 }
 
 // remember keeps h, whose release got no answer, for as long as it may stand in Redis:
 // its holder may give it back again without having it in the hand. The caller has ops
 // and is counted in.
-func (ent *entry) remember(h *Hold) {
-	ent.mu.Lock()
-	ent.unknown = h
-	ent.mu.Unlock()
-	if d := ent.left.Remaining(ent.engine.now()); d > 0 {
-		ent.stayFor(d)
+func (hd *holding) remember(h *Hold) {
+	hd.mu.Lock()
+	hd.unknown = h
+	hd.mu.Unlock()
+	if d := hd.left.Remaining(hd.engine.now()); d > 0 {
+		hd.stayFor(d)
 	}
 }
 
 // releaseInDoubtFor returns how long a request to give back may yet act that got no answer.
 // The caller has ops.
-func (ent *entry) releaseInDoubtFor() time.Duration {
-	if ent.releaseInDoubtUntil.IsZero() {
+func (hd *holding) releaseInDoubtFor() time.Duration {
+	if hd.releaseInDoubtUntil.IsZero() {
 		return 0
 	}
-	return time.Until(ent.releaseInDoubtUntil)
+	return time.Until(hd.releaseInDoubtUntil)
 }
 
 // actsUntil returns until when a request to give back may act that is sent now.
 func actsUntil() time.Time { return time.Now().Add(returnBound + run.ClockSlack) }
 
 // counted returns the hold count.
-func (ent *entry) counted() int {
-	ent.mu.Lock()
-	defer ent.mu.Unlock()
-	return ent.count
+func (hd *holding) counted() int {
+	hd.mu.Lock()
+	defer hd.mu.Unlock()
+	return hd.count
 }
 
 // takenSignal returns a channel that is closed when the holder comes to hold
 // the lock, and whether it does already.
-func (ent *entry) takenSignal() (<-chan struct{}, bool) {
-	ent.mu.Lock()
-	defer ent.mu.Unlock()
-	if ent.count > 0 {
+func (hd *holding) takenSignal() (<-chan struct{}, bool) {
+	hd.mu.Lock()
+	defer hd.mu.Unlock()
+	if hd.count > 0 {
 		return nil, true
 	}
-	if ent.taken == nil {
-		ent.taken = make(chan struct{})
+	if hd.taken == nil {
+		hd.taken = make(chan struct{})
 	}
-	return ent.taken, false
+	return hd.taken, false
 }
 
 // planLocked says how the watchdog keeps what the holds ask for: with several
 // holds the longer lease wins, and one that is renewed without a limit wins
 // over all.
-func (ent *entry) planLocked(now time.Time) watchdog.Plan {
+func (hd *holding) planLocked(now time.Time) watchdog.Plan {
 	var plan watchdog.Plan
 	limited := true
-	for _, h := range ent.holds {
+	for _, h := range hd.holds {
 		if h.cfg.Lease > 0 || h.forsaken {
 			continue
 		}
-		plan.Lease = ent.engine.cfg.WatchdogTimeout
+		plan.Lease = hd.engine.cfg.WatchdogTimeout
 		if h.cfg.MaxHold == 0 {
 			limited = false
 			continue
@@ -316,177 +316,177 @@ func (ent *entry) planLocked(now time.Time) watchdog.Plan {
 	return plan
 }
 
-// grant records one more hold, and puts the entry under the watchdog's care.
+// grant records one more hold, and puts the holding under the watchdog's care.
 // It returns nil when the lease was over before its answer came, or what the
 // hold builds on was lost meanwhile. The caller has ops.
-func (ent *entry) grant(parent context.Context, s *Spec, cfg *LockConfig, g Grant, count int, window watchdog.Window) *Hold {
+func (hd *holding) grant(parent context.Context, s *Spec, cfg *LockConfig, g Grant, count int, window watchdog.Window) *Hold {
 	since := time.Now()
-	ent.mu.Lock()
-	defer ent.mu.Unlock()
-	if ent.count != count-1 {
+	hd.mu.Lock()
+	defer hd.mu.Unlock()
+	if hd.count != count-1 {
 		return nil
 	}
-	h := ent.newHoldLocked()
-	*h = Hold{entry: ent, spec: s, cfg: cfg, parent: parent, token: g.Token, since: since}
-	first := ent.count == 0
+	h := hd.newHoldLocked()
+	*h = Hold{holding: hd, spec: s, cfg: cfg, parent: parent, token: g.Token, since: since}
+	first := hd.count == 0
 	if first {
-		ent.chain, ent.unknown = g.chain, nil
+		hd.chain, hd.unknown = g.chain, nil
 	}
-	ent.holds = append(ent.holds, h)
-	plan := ent.planLocked(h.since)
+	hd.holds = append(hd.holds, h)
+	plan := hd.planLocked(h.since)
 	if first {
 		// A new item each time: a loss that the watchdog has found but not told
 		// yet must not be taken for a loss of this hold.
-		ent.item = ent.newItem()
-		*ent.item = watchdog.Item{Group: s.group, Subject: ent}
-		if !ent.engine.watchdog.Add(ent.item, window, plan) {
-			ent.holds = nil
+		hd.item = hd.newItem()
+		*hd.item = watchdog.Item{Group: s.group, Subject: hd}
+		if !hd.engine.watchdog.Add(hd.item, window, plan) {
+			hd.holds = nil
 			return nil
 		}
-		ent.stay()
-		if ent.taken != nil {
-			close(ent.taken)
-			ent.taken = nil
+		hd.stay()
+		if hd.taken != nil {
+			close(hd.taken)
+			hd.taken = nil
 		}
 	} else {
-		ent.engine.watchdog.Change(ent.item, window, plan)
+		hd.engine.watchdog.Change(hd.item, window, plan)
 	}
-	ent.count = count
-	ent.token, ent.more = g.Token, g.more // none, after a re-entry: its token is above them
+	hd.count = count
+	hd.token, hd.more = g.Token, g.more // none, after a re-holding: its token is above them
 	if first {
-		ent.label, ent.atLeast, ent.slice = "", time.Time{}, g.slice
-		ent.handed = !g.slice.IsZero()
+		hd.label, hd.atLeast, hd.slice = "", time.Time{}, g.slice
+		hd.handed = !g.slice.IsZero()
 		if g.slice.IsZero() {
-			ent.slice = h.since.Add(ent.engine.cfg.HandOver)
+			hd.slice = h.since.Add(hd.engine.cfg.HandOver)
 		}
 	}
 	if cfg.Label != "" {
-		ent.label = cfg.Label
+		hd.label = cfg.Label
 	}
-	if until := h.since.Add(cfg.AtLeast); cfg.AtLeast > 0 && until.After(ent.atLeast) {
-		ent.atLeast = until
+	if until := h.since.Add(cfg.AtLeast); cfg.AtLeast > 0 && until.After(hd.atLeast) {
+		hd.atLeast = until
 	}
 	return h
 }
 
 // lingers returns for how long the lock must stay closed yet. The caller has ops.
-func (ent *entry) lingers() time.Duration {
-	if ent.atLeast.IsZero() {
+func (hd *holding) lingers() time.Duration {
+	if hd.atLeast.IsZero() {
 		return 0
 	}
-	return time.Until(ent.atLeast)
+	return time.Until(hd.atLeast)
 }
 
-// beginClaim counts one more attempt in the name of ent.
-func (ent *entry) beginClaim() {
-	ent.mu.Lock()
-	ent.claims++
-	ent.mu.Unlock()
+// beginClaim counts one more attempt in the name of hd.
+func (hd *holding) beginClaim() {
+	hd.mu.Lock()
+	hd.claims++
+	hd.mu.Unlock()
 }
 
 // endClaim counts one out, and reports whether it was the last one and has left what the
 // holder was given.
-func (ent *entry) endClaim() (left bool) {
-	ent.mu.Lock()
-	defer ent.mu.Unlock()
-	ent.claims--
-	if ent.claims == 0 {
-		left, ent.heard = ent.heard && ent.count == 0, false
+func (hd *holding) endClaim() (left bool) {
+	hd.mu.Lock()
+	defer hd.mu.Unlock()
+	hd.claims--
+	if hd.claims == 0 {
+		left, hd.heard = hd.heard && hd.count == 0, false
 	}
 	return left
 }
 
 // hear notes that the holder was given something. It returns false when there is no
 // attempt that asks for it, or takes care of it at its end.
-func (ent *entry) hear() bool {
-	ent.mu.Lock()
-	defer ent.mu.Unlock()
-	ent.heard = ent.claims > 0
-	return ent.heard
+func (hd *holding) hear() bool {
+	hd.mu.Lock()
+	defer hd.mu.Unlock()
+	hd.heard = hd.claims > 0
+	return hd.heard
 }
 
 // had reports whether the holder has come to hold the lock since it was entered.
-func (ent *entry) had() bool {
-	ent.mu.Lock()
-	defer ent.mu.Unlock()
-	return ent.room.hold.entry != nil
+func (hd *holding) had() bool {
+	hd.mu.Lock()
+	defer hd.mu.Unlock()
+	return hd.room.hold.holding != nil
 }
 
 // newItem returns an item that was never watched.
-func (ent *entry) newItem() *watchdog.Item {
-	if ent.item == nil {
-		return &ent.room.item
+func (hd *holding) newItem() *watchdog.Item {
+	if hd.item == nil {
+		return &hd.room.item
 	}
 	return new(watchdog.Item)
 }
 
 // newHoldLocked returns one that was never anybody's. The room among the holds is
 // for the first one too: endAll looks at its holds when others may have come.
-func (ent *entry) newHoldLocked() *Hold {
-	if ent.room.hold.entry != nil {
+func (hd *holding) newHoldLocked() *Hold {
+	if hd.room.hold.holding != nil {
 		return new(Hold)
 	}
-	ent.holds = ent.room.holds[:0]
-	return &ent.room.hold
+	hd.holds = hd.room.holds[:0]
+	return &hd.room.hold
 }
 
 // dropLocked takes h out of the holds.
-func (ent *entry) dropLocked(h *Hold) {
-	if i := slices.Index(ent.holds, h); i >= 0 {
-		ent.holds = slices.Delete(ent.holds, i, i+1)
+func (hd *holding) dropLocked(h *Hold) {
+	if i := slices.Index(hd.holds, h); i >= 0 {
+		hd.holds = slices.Delete(hd.holds, i, i+1)
 	}
 }
 
 // Lost ends all holds that it was watched for.
-func (ent *entry) Lost(it *watchdog.Item, r watchdog.Reason) {
+func (hd *holding) Lost(it *watchdog.Item, r watchdog.Reason) {
 	why := LossTaken
 	if r == watchdog.WindowOver {
-		why = ent.expiry()
+		why = hd.expiry()
 	}
-	ent.endAll(it, lost, ErrLeaseLost, why)
+	hd.endAll(it, lost, ErrLeaseLost, why)
 }
 
 // gone ends all holds because Redis says that the lock is not this holder's. The
 // caller has ops.
-func (ent *entry) gone() { ent.lose(LossTaken) }
+func (hd *holding) gone() { hd.lose(LossTaken) }
 
 // lose ends all holds as lost. The caller has ops, and whoever wants to know hears of
 // it when it has given them back.
-func (ent *entry) lose(why LossReason) {
-	for _, h := range ent.end(nil, lost, ErrLeaseLost) {
-		ent.untold = append(ent.untold, func() { ent.engine.lost(h.spec, h.since, why) })
+func (hd *holding) lose(why LossReason) {
+	for _, h := range hd.end(nil, lost, ErrLeaseLost) {
+		hd.untold = append(hd.untold, func() { hd.engine.lost(h.spec, h.since, why) })
 	}
 }
 
-// endAll ends every hold of ent that it watches over (nil: whatever does) and
+// endAll ends every hold of hd that it watches over (nil: whatever does) and
 // returns them. why is the reason of a loss.
-func (ent *entry) endAll(it *watchdog.Item, st state, cause error, why LossReason) []*Hold {
-	holds := ent.end(it, st, cause)
+func (hd *holding) endAll(it *watchdog.Item, st state, cause error, why LossReason) []*Hold {
+	holds := hd.end(it, st, cause)
 	for _, h := range holds {
 		if st == lost {
-			ent.engine.lost(h.spec, h.since, why)
+			hd.engine.lost(h.spec, h.since, why)
 		} else {
-			ent.engine.cfg.Hooks.released(h.spec, h.since)
+			hd.engine.cfg.Hooks.released(h.spec, h.since)
 		}
 	}
 	return holds
 }
 
 // end is endAll that tells nobody.
-func (ent *entry) end(it *watchdog.Item, st state, cause error) []*Hold {
-	ent.mu.Lock()
-	if ent.count == 0 || (it != nil && it != ent.item) {
-		ent.mu.Unlock()
+func (hd *holding) end(it *watchdog.Item, st state, cause error) []*Hold {
+	hd.mu.Lock()
+	if hd.count == 0 || (it != nil && it != hd.item) {
+		hd.mu.Unlock()
 		return nil
 	}
-	ent.engine.watchdog.Remove(ent.item)
-	ent.count = 0
-	holds := ent.holds
-	ent.holds = nil
+	hd.engine.watchdog.Remove(hd.item)
+	hd.count = 0
+	holds := hd.holds
+	hd.holds = nil
 	for _, h := range holds {
 		h.endLocked(st, cause)
 	}
-	ent.mu.Unlock()
-	ent.leave()
+	hd.mu.Unlock()
+	hd.leave()
 	return holds
 }
