@@ -27,7 +27,7 @@ type entryKey struct {
 
 func (es *holdings) init() { es.m = make(map[entryKey]*holding) }
 
-// An holding is one holder's part in one lock: how often it holds it, and until
+// A holding is one holder's part in one lock: how often it holds it, and until
 // when. There is one for each field of a hash in Redis that is ours.
 type holding struct {
 	engine *Engine
@@ -226,7 +226,7 @@ func (es *holdings) held() int {
 	for _, hd := range es.m {
 		all = append(all, hd)
 	}
-	es.mu.Unlock() // whoever has an holding's may want it
+	es.mu.Unlock() // whoever has a holding's may want it
 	n := 0
 	for _, hd := range all {
 		hd.mu.Lock()
@@ -352,7 +352,7 @@ func (hd *holding) grant(parent context.Context, s *Spec, cfg *LockConfig, g Gra
 		hd.engine.watchdog.Change(hd.item, window, plan)
 	}
 	hd.count = count
-	hd.token, hd.more = g.Token, g.more // none, after a re-holding: its token is above them
+	hd.token, hd.more = g.Token, g.more // none, after a re-entry: its token is above them
 	if first {
 		hd.label, hd.atLeast, hd.slice = "", time.Time{}, g.slice
 		hd.handed = !g.slice.IsZero()
