@@ -107,6 +107,7 @@ func BenchmarkLinkWakeUp(b *testing.B) {
 
 // floorPair returns SET NX PX and compare-and-delete.
 func floorPair(b *testing.B, rdb *redis.Client) func() {
+	b.Helper()
 	ctx := context.Background()
 	return func() {
 		ok, err := rdb.SetNX(ctx, "floor", "token", lease).Result()

@@ -104,6 +104,13 @@ func Remove() {
 // starting is held while servers are started under the shim.
 var starting sync.Mutex
 
+// ServersMovable reports whether the clock of a server can be moved: not of one that is
+// linked statically, since it loads no library.
+func ServersMovable() bool {
+	server, ok := redistest.Find()
+	return !ok || redistest.LoadsLibraries(server) // who starts none says so
+}
+
 // Servers runs start, which starts servers, so that their clocks can be moved. It
 // needs a C compiler.
 func Servers(start func()) error {

@@ -139,7 +139,7 @@ func (p *Play) every(d time.Duration, f func()) {
 func For(topology string, names ...string) []Fault {
 	var some []Fault
 	for _, f := range All() {
-		if f.ClientClock && !clock.Movable {
+		if f.ClientClock && !clock.Movable || f.ServerClock && !clock.ServersMovable() {
 			continue
 		}
 		if slices.Contains(f.On, topology) && (len(names) == 0 || slices.Contains(names, f.Name)) {

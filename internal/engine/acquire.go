@@ -469,9 +469,7 @@ func (d errShort) Error() string {
 	return "the lease of " + time.Duration(d).String() + " was over before the answer came"
 }
 
-var (
-	errNoAnswer = errors.New("no answer from Redis within the wait")
-)
+var errNoAnswer = errors.New("no answer from Redis within the wait")
 
 // lease returns the lease to ask for under cfg.
 func (e *Engine) lease(cfg *LockConfig) time.Duration {

@@ -1,18 +1,18 @@
 package names
 
-// What the tests outside see.
-var Sides = func() (all []struct {
+// A SideName is what the tests outside see of a key beside an object.
+type SideName struct {
 	Prefix string
 	Side   Side
-}) {
+}
+
+// Sides returns all of them.
+func Sides() (all []SideName) {
 	for _, s := range sides {
-		all = append(all, struct {
-			Prefix string
-			Side   Side
-		}{s.prefix, s.side})
+		all = append(all, SideName{s.prefix, s.side})
 	}
 	return all
-}()
+}
 
 // LatchChannelPrefix is what the Redis channel of a latch begins with.
 const LatchChannelPrefix = latchChannel

@@ -16,7 +16,7 @@ import (
 func TestSidesAreDocumented(t *testing.T) {
 	rights, err := redistest.Documented("app:")
 	require.NoError(t, err)
-	for _, s := range names.Sides {
+	for _, s := range names.Sides() {
 		mark := "~"
 		if s.Side == names.SideWakeUps {
 			mark = "&"
@@ -37,7 +37,7 @@ func allKeys(name string) []string {
 		names.Label(name, holder), names.Token(name), names.LatchChannel(name, true), names.Claim(name, holder),
 		names.PermitLabel(name, "0123456789abcdef"),
 	}
-	for _, s := range names.Sides {
+	for _, s := range names.Sides() {
 		keys = append(keys, names.Prefixed(s.Prefix, name))
 	}
 	return keys

@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"debug/elf"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -8,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -155,6 +157,17 @@ func Find() (string, bool) {
 		name = "redis-server"
 	}
 	return lookPath(name)
+}
+
+// LoadsLibraries reports whether the program at path loads libraries, so that one can be
+// put before them: not if it is linked statically.
+func LoadsLibraries(path string) bool {
+	program, err := elf.Open(path)
+	if err != nil {
+		return true // a script, or no ELF
+	}
+	defer func() { _ = program.Close() }()
+	return slices.ContainsFunc(program.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
 }
 
 // FindWaitAOF returns the path of a server that has WAITAOF: the one of [Find]

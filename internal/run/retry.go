@@ -11,9 +11,10 @@ const (
 	// Attempt is how long a request may take to reach Redis: a script that
 	// arrives later than that after it was sent changes nothing.
 	Attempt = 5 * time.Second
-	// RetryFirst and RetryMost bound the back-off between requests that failed.
+	// RetryFirst is the first pause between requests that failed.
 	RetryFirst = 10 * time.Millisecond
-	RetryMost  = 300 * time.Millisecond
+	// RetryMost is the longest one.
+	RetryMost = 300 * time.Millisecond
 )
 
 // ErrLate is the error of a request that its script has refused to carry out.

@@ -28,6 +28,9 @@ var syncedSource []byte
 // withSynced returns a program that runs path and keeps that note.
 func withSynced(t *testing.T, path string) string {
 	t.Helper()
+	if !redistest.LoadsLibraries(path) {
+		t.Skip("this server is linked statically, and cannot be watched")
+	}
 	dir := t.TempDir()
 	source, lib, wrapper := filepath.Join(dir, "synced.c"), filepath.Join(dir, "synced.so"), filepath.Join(dir, "server")
 	require.NoError(t, os.WriteFile(source, syncedSource, 0o600))
