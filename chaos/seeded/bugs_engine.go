@@ -257,7 +257,7 @@ var engineBugs = []Bug{
 	{
 		Name: "engine/failed-wait-keeps-the-hold", What: "what too few replicas have is not undone (Redisson #4822)",
 		File: "internal/engine/replicas.go",
-		Old:  "		&Return{Holder: c.req.Holder, Count: base, Label: cmp.Or(c.cfg.Label, hd.tag())}, time.Now())", New: "		&Return{Holder: \"nobody\", Count: base, Label: c.cfg.Label}, time.Now())",
+		Old:  "		&Return{Holder: c.req.Holder, Count: base, Label: cmp.Or(c.cfg.Label, hd.tag())}, time.Now())", New: "		&Return{Holder: \"nobody\", Count: base, Label: cmp.Or(c.cfg.Label, hd.tag())}, time.Now())",
 		Package: "tests/topology", Run: "^TestReplicaAck$",
 	},
 	{
