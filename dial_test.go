@@ -2,7 +2,6 @@ package latchkey_test
 
 import (
 	"context"
-	"errors"
 	"net"
 	"testing"
 	"time"
@@ -27,47 +26,24 @@ func (dialHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return next
 }
 
-// A noDeadlines is a connection such as one through an SSH tunnel.
-type noDeadlines struct{ net.Conn }
-
-func (noDeadlines) SetDeadline(time.Time) error      { return errNoDeadlines }
-func (noDeadlines) SetReadDeadline(time.Time) error  { return errNoDeadlines }
-func (noDeadlines) SetWriteDeadline(time.Time) error { return errNoDeadlines }
-
-var errNoDeadlines = errors.New("deadlines are not supported")
-
 // Whoever dials, and whether connections have deadlines or not: waiters are woken, and
 // Check says so.
 func TestWaitersOfOwnDials(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	s.Allow(t, forCheck...)
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+	dial := dialHook(func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "tcp", s.Addr)
-	}
-	for name, own := range map[string]func(o *redis.Options) redis.Hook{
-		"a hook": func(o *redis.Options) redis.Hook {
-			o.Addr = "nowhere:1"
-			return dialHook(dial)
-		},
-		"a dialer of connections without deadlines": func(o *redis.Options) redis.Hook {
-			o.ReadTimeout, o.WriteTimeout = -2, -2
-			o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-				c, err := dial(ctx, network, addr)
-				return noDeadlines{c}, err
-			}
-			return nil
-		},
+	})
+	for name, use := range map[string]func(o *redis.Options){
+		"a hook that dials":             func(o *redis.Options) { o.Addr = "nowhere:1" },
+		"connections without deadlines": redistest.NoDeadlines,
 	} {
 		for _, enabled := range []bool{false, true} {
-			var hook redis.Hook
-			rdb := s.Client(t, func(o *redis.Options) {
-				o.ContextTimeoutEnabled = enabled
-				hook = own(o)
-			})
-			if hook != nil {
-				rdb.AddHook(hook)
+			rdb := s.Client(t, use, func(o *redis.Options) { o.ContextTimeoutEnabled = enabled })
+			if rdb.Options().Addr != s.Addr {
+				rdb.AddHook(dial)
 			}
 			c := latchkey.New(redistest.User(t, rdb), latchkey.WithRecheck(time.Hour))
 			t.Cleanup(func() { _ = c.Close() })

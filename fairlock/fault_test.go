@@ -16,6 +16,7 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/fairlock"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/lua"
 )
@@ -72,23 +73,23 @@ func TestFaultsOfAcquire(t *testing.T) {
 	for _, act := range faults {
 		t.Run(act.String(), func(t *testing.T) {
 			l := fairlock.New(b, "f")
-			h := must(t)(fairlock.New(a, "f").Lock(t.Context()))
+			h := locktest.Must(t)(fairlock.New(a, "f").Lock(t.Context()))
 			before := r.Count(act)
 			r.on(1, lua.FairLockAcquire, act) // that which queues
 			// With a lease of its own it asks although it was given the lock.
-			got := later(func() (*latchkey.Hold, error) { return l.Lock(t.Context(), latchkey.Lease(time.Minute)) })
+			got := locktest.Later(func() (*latchkey.Hold, error) { return l.Lock(t.Context(), latchkey.Lease(time.Minute)) })
 			waiting(t, b, 1)
 			redistest.Until(t, "the place", func() bool { return len(queued(t, r.direct, "f")) == 1 })
 			require.Equal(t, before+1, r.Count(act), "the fault did not happen")
 			time.Sleep(30 * time.Millisecond) // until nothing but a release makes it ask
 			r.on(1, lua.FairLockAcquire, act) // that which takes
 			unlock(t, h)
-			o := await(t, got, 3*time.Second)
-			require.NoError(t, o.err)
+			o := locktest.Within(t, got, 3*time.Second)
+			require.NoError(t, o.Err)
 			require.Equal(t, before+2, r.Count(act), "the fault did not happen")
-			require.Equal(t, map[string]string{o.hold.HolderID(): "1"}, r.direct.HGetAll(t.Context(), "f").Val())
+			require.Equal(t, map[string]string{o.Hold.HolderID(): "1"}, r.direct.HGetAll(t.Context(), "f").Val())
 			require.Empty(t, queued(t, r.direct, "f"))
-			unlock(t, o.hold)
+			unlock(t, o.Hold)
 			require.Empty(t, r.direct.Keys(t.Context(), "*").Val())
 		})
 	}
@@ -104,10 +105,10 @@ func TestFaultsOfRelease(t *testing.T) {
 			b := newClient(t, r.direct)
 			r.OnCommand(nil)
 			for _, waiters := range [][]*latchkey.Client{{}, {b}, {a}, {a, b, a}} {
-				h := must(t)(fairlock.New(a, "f").Lock(t.Context()))
-				var got []<-chan outcome
+				h := locktest.Must(t)(fairlock.New(a, "f").Lock(t.Context()))
+				var got []<-chan locktest.Outcome
 				for i, c := range waiters {
-					got = append(got, later(func() (*latchkey.Hold, error) { return fairlock.New(c, "f").Lock(t.Context()) }))
+					got = append(got, locktest.Later(func() (*latchkey.Hold, error) { return fairlock.New(c, "f").Lock(t.Context()) }))
 					redistest.Until(t, "it to wait", func() bool { return a.Stats().Waiting+b.Stats().Waiting == i+1 })
 				}
 				before := r.Count(act)
@@ -121,11 +122,11 @@ func TestFaultsOfRelease(t *testing.T) {
 				}
 				require.Equal(t, before+1, r.Count(act), "the fault did not happen")
 				for _, ch := range got {
-					o := await(t, ch, 3*time.Second)
-					require.NoError(t, o.err)
-					require.Equal(t, map[string]string{o.hold.HolderID(): "1"}, r.direct.HGetAll(t.Context(), "f").Val())
-					require.NoError(t, o.hold.Context().Err())
-					unlock(t, o.hold)
+					o := locktest.Within(t, ch, 3*time.Second)
+					require.NoError(t, o.Err)
+					require.Equal(t, map[string]string{o.Hold.HolderID(): "1"}, r.direct.HGetAll(t.Context(), "f").Val())
+					require.NoError(t, o.Hold.Context().Err())
+					unlock(t, o.Hold)
 				}
 				require.Empty(t, r.direct.Keys(t.Context(), "*").Val())
 			}
@@ -148,29 +149,29 @@ func TestFaultsOfLeaving(t *testing.T) {
 					a, b := newClient(t, r.direct), r.client(t)
 					var h *latchkey.Hold
 					if held {
-						h = must(t)(fairlock.New(a, "f").Lock(t.Context()))
+						h = locktest.Must(t)(fairlock.New(a, "f").Lock(t.Context()))
 					}
 					ctx, cancel := context.WithCancel(t.Context())
 					defer cancel()
 					before := r.Count(act)
 					r.on(1, script, act)
-					got := later(func() (*latchkey.Hold, error) { return fairlock.New(b, "f").Lock(ctx) })
+					got := locktest.Later(func() (*latchkey.Hold, error) { return fairlock.New(b, "f").Lock(ctx) })
 					if script == lua.FairLockLeave && held {
 						waiting(t, b, 1)
 					} else {
 						time.Sleep(rand.N(40 * time.Millisecond))
 					}
 					cancel()
-					o := await(t, got, readTimeout+time.Second)
-					if o.err == nil {
-						unlock(t, o.hold)
+					o := locktest.Within(t, got, readTimeout+time.Second)
+					if o.Err == nil {
+						unlock(t, o.Hold)
 					} else {
-						require.ErrorIs(t, o.err, context.Canceled)
+						require.ErrorIs(t, o.Err, context.Canceled)
 					}
 					if held && script == lua.FairLockLeave {
 						require.Equal(t, before+1, r.Count(act), "the fault did not happen")
 					} // else it may have given up before its request was sent
-					require.Less(t, time.Since(o.at), time.Second)
+					require.Less(t, time.Since(o.At), time.Second)
 					redistest.Until(t, "the place to be given up", func() bool { return len(queued(t, r.direct, "f")) == 0 })
 					time.Sleep(2 * readTimeout) // what was held back comes now
 					redistest.Until(t, "what came late to be given up", func() bool { return len(queued(t, r.direct, "f")) == 0 })
@@ -178,7 +179,7 @@ func TestFaultsOfLeaving(t *testing.T) {
 						unlock(t, h)
 					}
 					nothing(t, r.direct)
-					unlock(t, must(t)(fairlock.New(a, "f").Lock(t.Context())))
+					unlock(t, locktest.Must(t)(fairlock.New(a, "f").Lock(t.Context())))
 				})
 			}
 		}
@@ -191,19 +192,19 @@ func TestStrayPlace(t *testing.T) {
 	r := newRig(t)
 	a := newClient(t, r.direct)
 	b := newClient(t, r.direct, latchkey.WithRecheck(200*time.Millisecond))
-	h := must(t)(fairlock.New(a, "f").Lock(t.Context()))
+	h := locktest.Must(t)(fairlock.New(a, "f").Lock(t.Context()))
 	stray := b.ID() + ":99999999"
 	require.NoError(t, r.direct.RPush(t.Context(), queueKey("f"), stray).Err())
 	require.NoError(t, r.direct.ZAdd(t.Context(), scoresKey("f"), redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: stray}).Err())
-	got := later(func() (*latchkey.Hold, error) { return fairlock.New(b, "f").Lock(t.Context()) })
+	got := locktest.Later(func() (*latchkey.Hold, error) { return fairlock.New(b, "f").Lock(t.Context()) })
 	waiting(t, b, 1)
 	// Before b listens it would not be told that it was given the lock.
 	channel := "redisson_lock__channel:{f}:" + b.ID()
 	redistest.Until(t, "a listener", func() bool { return r.direct.PubSubNumSub(t.Context(), channel).Val()[channel] == 1 })
 	unlock(t, h)
-	o := await(t, got, 4*time.Second)
-	require.NoError(t, o.err)
-	unlock(t, o.hold)
+	o := locktest.Within(t, got, 4*time.Second)
+	require.NoError(t, o.Err)
+	unlock(t, o.Hold)
 	require.Empty(t, r.direct.Keys(t.Context(), "*").Val())
 }
 
@@ -281,18 +282,18 @@ func TestFaultsLateRepetition(t *testing.T) {
 		a, b := newClient(t, r.direct), r.client(t)
 		var h *latchkey.Hold
 		if held {
-			h = must(t)(fairlock.New(a, "f").Lock(t.Context()))
+			h = locktest.Must(t)(fairlock.New(a, "f").Lock(t.Context()))
 		}
 		r.on(1, lua.FairLockAcquire, redistest.Late)
-		got := later(func() (*latchkey.Hold, error) { return fairlock.New(b, "f").Lock(t.Context()) })
+		got := locktest.Later(func() (*latchkey.Hold, error) { return fairlock.New(b, "f").Lock(t.Context()) })
 		if held {
 			redistest.Until(t, "the second request", func() bool { return len(queued(t, r.direct, "f")) == 1 })
 			unlock(t, h)
 		}
-		o := await(t, got, 3*time.Second)
-		require.NoError(t, o.err)
-		unlock(t, o.hold)
-		other := must(t)(fairlock.New(a, "f").Lock(t.Context())) // so that what comes late would queue
+		o := locktest.Within(t, got, 3*time.Second)
+		require.NoError(t, o.Err)
+		unlock(t, o.Hold)
+		other := locktest.Must(t)(fairlock.New(a, "f").Lock(t.Context())) // so that what comes late would queue
 		redistest.Until(t, "it to come late", func() bool { return r.Count(redistest.Pass) > 0 && r.Count(redistest.Late) == 1 })
 		time.Sleep(4 * readTimeout)
 		redistest.Until(t, "the place to be given up", func() bool { return len(queued(t, r.direct, "f")) == 0 })
@@ -307,7 +308,7 @@ func TestFaultsLateUnlockAfterLoss(t *testing.T) {
 	r := newRig(t)
 	r.HoldFor(0)
 	l := fairlock.New(r.client(t), "f")
-	h := must(t)(l.Lock(t.Context(), latchkey.Lease(time.Second)))
+	h := locktest.Must(t)(l.Lock(t.Context(), latchkey.Lease(time.Second)))
 	var free atomic.Bool
 	late := false
 	r.OnCommand(func(args []string) redistest.Act {
@@ -321,21 +322,21 @@ func TestFaultsLateUnlockAfterLoss(t *testing.T) {
 		}
 		return redistest.Pass
 	})
-	again := later(func() (*latchkey.Hold, error) { return l.Lock(context.WithoutCancel(h.Context())) })
+	again := locktest.Later(func() (*latchkey.Hold, error) { return l.Lock(context.WithoutCancel(h.Context())) })
 	redistest.Until(t, "the re-entry to be under way", func() bool { return r.Count(redistest.RefuseRST) > 0 })
 	<-h.Lost()
 	require.ErrorIs(t, h.Unlock(t.Context()), latchkey.ErrLeaseLost)
 	require.EqualValues(t, 1, r.Count(redistest.Late))
 	free.Store(true)
-	o := await(t, again, 4*time.Second)
-	require.NoError(t, o.err)
+	o := locktest.Within(t, again, 4*time.Second)
+	require.NoError(t, o.Err)
 	r.server.Do(t, "CONFIG", "RESETSTAT")
 	r.Release()
 	redistest.Until(t, "it to come late", func() bool {
 		return strings.Contains(r.direct.Info(t.Context(), "commandstats").Val(), "cmdstat_evalsha:")
 	})
 	require.EqualValues(t, 1, r.direct.Exists(t.Context(), "f").Val())
-	unlock(t, o.hold)
+	unlock(t, o.Hold)
 }
 
 // A lock under HoldAtLeast stays closed also when its hold was lost on this side alone,
@@ -343,7 +344,7 @@ func TestFaultsLateUnlockAfterLoss(t *testing.T) {
 func TestFaultsUnlockAfterLossUnderHoldAtLeast(t *testing.T) {
 	r := newRig(t)
 	c := r.client(t, latchkey.WithWatchdogTimeout(time.Second))
-	h := must(t)(fairlock.New(c, "f").Lock(t.Context(), latchkey.HoldAtLeast(time.Minute)))
+	h := locktest.Must(t)(fairlock.New(c, "f").Lock(t.Context(), latchkey.HoldAtLeast(time.Minute)))
 	r.on(1000, lua.RLockRenew, redistest.Swallow)
 	ctx, cancel := context.WithTimeout(t.Context(), readTimeout)
 	defer cancel()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/fairlock"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/lua"
 )
@@ -24,9 +25,9 @@ func between(t *testing.T, waits time.Duration, as func(context.Context) context
 	t.Helper()
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 		holder, waiter := newClient(t, b.Client()), newClient(t, b.Client())
-		h := must(t)(fairlock.New(holder, "f").Lock(t.Context()))
+		h := locktest.Must(t)(fairlock.New(holder, "f").Lock(t.Context()))
 		ctx := as(t.Context())
-		got := later(func() (*latchkey.Hold, error) { return fairlock.New(waiter, "f").Lock(ctx, opts...) })
+		got := locktest.Later(func() (*latchkey.Hold, error) { return fairlock.New(waiter, "f").Lock(ctx, opts...) })
 		synctest.Wait()
 		b.Advance(waits)
 		f(&pair{t, b, h, got, waiter, ctx})
@@ -37,7 +38,7 @@ type pair struct {
 	*testing.T
 	b      *redistest.Env
 	h      *latchkey.Hold // of the one
-	got    <-chan outcome // of the other
+	got    <-chan locktest.Outcome // of the other
 	waiter *latchkey.Client
 	ctx    context.Context // with which it waits
 }
@@ -54,20 +55,20 @@ func TestGivenToAnotherClient(t *testing.T) {
 				before := b.Commands("evalsha")
 				unlock(t, h)
 				o := <-got
-				require.NoError(t, o.err)
+				require.NoError(t, o.Err)
 				if waits < time.Second { // else a renewal may be due
 					require.Equal(t, before+1, b.Commands("evalsha"), "the unlock, and nothing else")
 					require.LessOrEqual(t, b.Redis.PTTL(t.Context(), "f").Val(), 15*time.Second, "a short lease, until the watchdog comes")
 				}
-				require.Equal(t, map[string]string{o.hold.HolderID(): "1"}, b.Redis.HGetAll(t.Context(), "f").Val())
+				require.Equal(t, map[string]string{o.Hold.HolderID(): "1"}, b.Redis.HGetAll(t.Context(), "f").Val())
 				require.Empty(t, queued(t, b.Redis, "f"))
 
-				remaining := o.hold.Remaining()
+				remaining := o.Hold.Remaining()
 				require.LessOrEqual(t, remaining, b.Redis.PTTL(t.Context(), "f").Val(), "believed in for longer than Redis keeps it")
 				require.Greater(t, remaining, 2*time.Second)
 				b.Advance(time.Duration(redistest.Many(60, 6)) * time.Minute)
-				require.Greater(t, o.hold.Remaining(), 15*time.Second)
-				unlock(t, o.hold)
+				require.Greater(t, o.Hold.Remaining(), 15*time.Second)
+				unlock(t, o.Hold)
 				require.Empty(t, b.Redis.Keys(t.Context(), "*").Val())
 			})
 		})
@@ -80,18 +81,18 @@ func TestGivenHoldHearsOfItsLoss(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 		const lease = 3 * time.Second
 		holder, waiter := newClient(t, b.Client()), newClient(t, b.Client(), latchkey.WithWatchdogTimeout(lease))
-		h := must(t)(fairlock.New(holder, "f").Lock(t.Context()))
-		got := later(func() (*latchkey.Hold, error) { return fairlock.New(waiter, "f").Lock(t.Context()) })
+		h := locktest.Must(t)(fairlock.New(holder, "f").Lock(t.Context()))
+		got := locktest.Later(func() (*latchkey.Hold, error) { return fairlock.New(waiter, "f").Lock(t.Context()) })
 		synctest.Wait()
 		b.Advance(time.Second)
 		unlock(t, h)
 		o := <-got
-		require.NoError(t, o.err)
-		require.Greater(t, o.hold.Remaining(), 3*lease)
+		require.NoError(t, o.Err)
+		require.Greater(t, o.Hold.Remaining(), 3*lease)
 		require.NoError(t, b.Redis.Del(t.Context(), "f").Err())
 		b.Advance(lease / 3)
 		select {
-		case <-o.hold.Lost():
+		case <-o.Hold.Lost():
 		default:
 			require.Fail(t, "it does not know")
 		}
@@ -106,9 +107,9 @@ func TestNotGivenByALoser(t *testing.T) {
 		before := t.b.Commands("evalsha")
 		require.ErrorIs(t, t.h.Unlock(t.Context()), latchkey.ErrLeaseLost)
 		o := <-t.got
-		require.NoError(t, o.err)
+		require.NoError(t, o.Err)
 		require.Equal(t, before+2, t.b.Commands("evalsha"), "the unlock, and the next one's question")
-		unlock(t, o.hold)
+		unlock(t, o.Hold)
 	})
 }
 
@@ -119,9 +120,9 @@ func TestGivenWithALeaseOfItsOwn(t *testing.T) {
 			b, h, got := t.b, t.h, t.got
 			unlock(t, h)
 			o := <-got
-			require.NoError(t, o.err)
+			require.NoError(t, o.Err)
 			require.InDelta(t, 60, b.Redis.PTTL(t.Context(), "f").Val().Seconds(), 1)
-			unlock(t, o.hold)
+			unlock(t, o.Hold)
 		})
 }
 
@@ -134,13 +135,13 @@ func TestGivenWithAShortLease(t *testing.T) {
 				before := b.Commands("evalsha")
 				unlock(t, h)
 				o := <-got
-				require.NoError(t, o.err)
+				require.NoError(t, o.Err)
 				require.Equal(t, before+2, b.Commands("evalsha"), "the unlock, and one question: it has heard of the longer lease")
 				require.LessOrEqual(t, b.Redis.PTTL(t.Context(), "f").Val(), time.Second)
-				require.NoError(t, o.hold.Extend(t.Context(), time.Minute))
+				require.NoError(t, o.Hold.Extend(t.Context(), time.Minute))
 				extended := []float64{60, 1}[i] // no longer than MaxHold lets it
 				require.InDelta(t, extended, b.Redis.PTTL(t.Context(), "f").Val().Seconds(), 1)
-				unlock(t, o.hold)
+				unlock(t, o.Hold)
 				require.Empty(t, b.Redis.Keys(t.Context(), "*").Val())
 			})
 		}
@@ -160,12 +161,12 @@ func TestGivenWithAShortLeaseUnheard(t *testing.T) {
 			t.b.Advance(100 * time.Millisecond)
 		}
 		o := <-t.got
-		require.NoError(t, o.err)
+		require.NoError(t, o.Err)
 		left := t.b.Redis.PTTL(t.Context(), "f").Val()
 		require.LessOrEqual(t, left, time.Second)
 		require.Positive(t, left)
 		before := t.b.Commands("evalsha")
-		unlock(t, o.hold)
+		unlock(t, o.Hold)
 		synctest.Wait()
 		require.Equal(t, before+1, t.b.Commands("evalsha"), "the unlock, and nothing else: all that was asked was answered")
 	})
@@ -178,13 +179,13 @@ func TestGivenToAHolderThatComesAgain(t *testing.T) {
 		id := h.HolderID()
 		unlock(t, h)
 		o := <-got
-		require.NoError(t, o.err)
-		mine := o.hold.HolderID()
-		unlock(t, o.hold)
+		require.NoError(t, o.Err)
+		mine := o.Hold.HolderID()
+		unlock(t, o.Hold)
 
 		b.Redis.HSet(t.Context(), "f", id, 1) // somebody else has it now
 		b.Redis.PExpire(t.Context(), "f", time.Minute)
-		again := later(func() (*latchkey.Hold, error) { return fairlock.New(waiter, "f").Lock(ctx) })
+		again := locktest.Later(func() (*latchkey.Hold, error) { return fairlock.New(waiter, "f").Lock(ctx) })
 		b.Advance(time.Second)
 		number := mine[len(waiter.ID())+1:]
 		proof := strings.SplitN(b.Redis.HGet(t.Context(), clientsKey("f"), waiter.ID()).Val(), " ", 2)[1]
@@ -194,8 +195,8 @@ func TestGivenToAHolderThatComesAgain(t *testing.T) {
 		b.Redis.Del(t.Context(), "f")
 		b.Redis.Publish(t.Context(), channelOf("f")+":"+waiter.ID(), "0")
 		o = <-again
-		require.NoError(t, o.err)
-		unlock(t, o.hold)
+		require.NoError(t, o.Err)
+		unlock(t, o.Hold)
 	})
 }
 
@@ -205,21 +206,21 @@ func TestGivenToADeadClient(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 		conn := b.Client()
 		holder, dead, live := newClient(t, b.Client()), newClient(t, conn), newClient(t, b.Client())
-		h := must(t)(fairlock.New(holder, "f").Lock(t.Context()))
+		h := locktest.Must(t)(fairlock.New(holder, "f").Lock(t.Context()))
 		ctx, cancel := context.WithCancel(t.Context())
-		gone := later(func() (*latchkey.Hold, error) { return fairlock.New(dead, "f").Lock(ctx) })
+		gone := locktest.Later(func() (*latchkey.Hold, error) { return fairlock.New(dead, "f").Lock(ctx) })
 		synctest.Wait()
-		got := later(func() (*latchkey.Hold, error) { return fairlock.New(live, "f").Lock(t.Context()) })
+		got := locktest.Later(func() (*latchkey.Hold, error) { return fairlock.New(live, "f").Lock(t.Context()) })
 		b.Advance(time.Minute)
 		b.Partition(conn)
 		died := time.Now()
 		unlock(t, h)
 		o := <-got
-		require.NoError(t, o.err)
-		require.LessOrEqual(t, o.at.Sub(died), 15*time.Second+5*time.Second)
+		require.NoError(t, o.Err)
+		require.LessOrEqual(t, o.At.Sub(died), 15*time.Second+5*time.Second)
 		cancel()
-		require.Error(t, (<-gone).err)
-		unlock(t, o.hold)
+		require.Error(t, (<-gone).Err)
+		unlock(t, o.Hold)
 		require.Empty(t, queued(t, b.Redis, "f"))
 	})
 }
@@ -229,10 +230,10 @@ func TestGivenToADeadClient(t *testing.T) {
 func TestGivenToTheDeadOfTheSameID(t *testing.T) {
 	r := newRig(t)
 	holder := newClient(t, r.direct)
-	h := must(t)(fairlock.New(holder, "f").Lock(t.Context()))
+	h := locktest.Must(t)(fairlock.New(holder, "f").Lock(t.Context()))
 	dead := r.client(t, latchkey.WithID("worker"))
 	ctx, cancel := context.WithCancel(t.Context())
-	gone := later(func() (*latchkey.Hold, error) { return fairlock.New(dead, "f").Lock(ctx) })
+	gone := locktest.Later(func() (*latchkey.Hold, error) { return fairlock.New(dead, "f").Lock(ctx) })
 	waiting(t, dead, 1)
 	r.OnCommand(func([]string) redistest.Act { return redistest.RefuseRST })
 	r.CutAll()
@@ -243,16 +244,16 @@ func TestGivenToTheDeadOfTheSameID(t *testing.T) {
 	redistest.Until(t, "the dead to be deaf", listeners(0))
 
 	born := newClient(t, r.direct, latchkey.WithID("worker"))
-	got := later(func() (*latchkey.Hold, error) { return fairlock.New(born, "f").Lock(t.Context()) })
+	got := locktest.Later(func() (*latchkey.Hold, error) { return fairlock.New(born, "f").Lock(t.Context()) })
 	waiting(t, born, 1)
 	redistest.Until(t, "a listener", listeners(1))
 	require.Len(t, queued(t, r.direct, "f"), 2)
 	unlock(t, h)                      // to the dead
-	o := await(t, got, 4*time.Second) // its next question is due after 5 s
-	require.NoError(t, o.err)
-	unlock(t, o.hold)
+	o := locktest.Within(t, got, 4*time.Second) // its next question is due after 5 s
+	require.NoError(t, o.Err)
+	unlock(t, o.Hold)
 	cancel()
-	require.Error(t, (<-gone).err)
+	require.Error(t, (<-gone).Err)
 	nothing(t, r.direct)
 }
 
@@ -289,8 +290,8 @@ func TestForgedGift(t *testing.T) {
 		require.Equal(t, map[string]string{h.HolderID(): "1"}, b.Redis.HGetAll(t.Context(), "f").Val())
 		unlock(t, h)
 		o := <-got
-		require.NoError(t, o.err)
-		unlock(t, o.hold)
+		require.NoError(t, o.Err)
+		unlock(t, o.Hold)
 		require.Empty(t, b.Redis.Keys(t.Context(), "*").Val())
 	})
 	// Else the test would show nothing: the right tag is believed.
@@ -300,7 +301,7 @@ func TestForgedGift(t *testing.T) {
 		gift := strings.TrimPrefix(place, t.waiter.ID()+":") + fmt.Sprintf(" 15000 %d", time.Now().UnixMilli())
 		t.b.Redis.Publish(t.Context(), channelOf("f")+":"+t.waiter.ID(), tagged(gift, proof))
 		o := <-t.got
-		require.NoError(t, o.err)
+		require.NoError(t, o.Err)
 		unlock(t, t.h)
 	})
 }
@@ -312,14 +313,14 @@ func TestGivenWithoutReplicas(t *testing.T) {
 	s.Allow(t, "wait")
 	rdb := s.Client(t)
 	holder, waiter := newClient(t, rdb), newClient(t, s.Client(t), latchkey.WithReplicaAck(1, 50*time.Millisecond))
-	h := must(t)(fairlock.New(holder, "f").Lock(t.Context()))
-	got := later(func() (*latchkey.Hold, error) { return fairlock.New(waiter, "f").Lock(t.Context()) })
+	h := locktest.Must(t)(fairlock.New(holder, "f").Lock(t.Context()))
+	got := locktest.Later(func() (*latchkey.Hold, error) { return fairlock.New(waiter, "f").Lock(t.Context()) })
 	redistest.Until(t, "the place", func() bool { return len(queued(t, rdb, "f")) == 1 })
 	redistest.Until(t, "it to listen", func() bool { return waiter.Stats().Subscriptions >= 2 })
 	time.Sleep(200 * time.Millisecond) // until nothing but a release makes it ask
 	unlock(t, h)
 	o := <-got
-	require.ErrorIs(t, o.err, latchkey.ErrNotReplicated)
+	require.ErrorIs(t, o.Err, latchkey.ErrNotReplicated)
 	nothing(t, rdb)
 }
 
@@ -330,14 +331,14 @@ func TestStrayPlaceOfOneWhoComesAgain(t *testing.T) {
 		holder, rdb := newClient(t, b.Client()), b.Client()
 		c := newClient(t, rdb)
 		ctx := latchkey.WithHolder(t.Context())
-		h := must(t)(fairlock.New(c, "other").Lock(ctx))
+		h := locktest.Must(t)(fairlock.New(c, "other").Lock(ctx))
 		id := h.HolderID()
 		unlock(t, h)
 
-		first := must(t)(fairlock.New(holder, "f").Lock(t.Context()))
+		first := locktest.Must(t)(fairlock.New(holder, "f").Lock(t.Context()))
 		require.NoError(t, b.Redis.RPush(t.Context(), queueKey("f"), id).Err())
 		require.NoError(t, b.Redis.ZAdd(t.Context(), scoresKey("f"), redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: id}).Err())
-		behind := later(func() (*latchkey.Hold, error) { return fairlock.New(c, "f").Lock(t.Context()) })
+		behind := locktest.Later(func() (*latchkey.Hold, error) { return fairlock.New(c, "f").Lock(t.Context()) })
 		b.Advance(time.Second)
 
 		p := b.Link(rdb)
@@ -351,14 +352,14 @@ func TestStrayPlaceOfOneWhoComesAgain(t *testing.T) {
 		unlock(t, first) // to the one who is not there
 		synctest.Wait()
 		require.EqualValues(t, 1, p.Count(redistest.Late), "it gives back for him")
-		again := later(func() (*latchkey.Hold, error) { return fairlock.New(c, "f").Lock(ctx) })
-		for _, next := range []<-chan outcome{behind, again} {
+		again := locktest.Later(func() (*latchkey.Hold, error) { return fairlock.New(c, "f").Lock(ctx) })
+		for _, next := range []<-chan locktest.Outcome{behind, again} {
 			o := <-next
-			require.NoError(t, o.err)
+			require.NoError(t, o.Err)
 			b.Advance(time.Second)
-			require.Equal(t, map[string]string{o.hold.HolderID(): "1"}, b.Redis.HGetAll(t.Context(), "f").Val())
-			require.NoError(t, o.hold.Context().Err())
-			unlock(t, o.hold)
+			require.Equal(t, map[string]string{o.Hold.HolderID(): "1"}, b.Redis.HGetAll(t.Context(), "f").Val())
+			require.NoError(t, o.Hold.Context().Err())
+			unlock(t, o.Hold)
 		}
 		require.Empty(t, b.Redis.Keys(t.Context(), "*").Val())
 	})

@@ -29,14 +29,6 @@ func newClient(t testing.TB, rdb redis.UniversalClient, opts ...latchkey.Option)
 	return c
 }
 
-func must(t testing.TB) func(*latchkey.Hold, error) *latchkey.Hold {
-	return func(h *latchkey.Hold, err error) *latchkey.Hold {
-		t.Helper()
-		require.NoError(t, err)
-		return h
-	}
-}
-
 // unlock checks that what was held was held until now.
 func unlock(t testing.TB, h *latchkey.Hold) {
 	t.Helper()
@@ -63,52 +55,22 @@ func queued(t testing.TB, rdb redis.UniversalClient, name string) []string {
 	return q
 }
 
-// An outcome is how an acquire on a goroutine of its own ended.
-type outcome struct {
-	hold *latchkey.Hold
-	err  error
-	at   time.Time
-}
-
-func later(f func() (*latchkey.Hold, error)) <-chan outcome {
-	ch := make(chan outcome, 1)
-	go func() {
-		h, err := f()
-		ch <- outcome{h, err, time.Now()}
-	}()
-	return ch
-}
-
-// await returns what comes within d: less than the 5 s after which a waiter asks by itself.
-func await(t testing.TB, ch <-chan outcome, d time.Duration) outcome {
-	t.Helper()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case o := <-ch:
-		return o
-	case <-timer.C:
-		require.FailNow(t, "nothing in "+d.String())
-		return outcome{}
-	}
-}
-
 // The label of a call that gives up goes with it, also when its holder goes on waiting
 // by another call.
 func TestLabelOfOneWhoLeftAnother(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		l := fairlock.New(newClient(t, env.Client()), "f")
-		h := must(t)(fairlock.New(newClient(t, env.Client()), "f").Lock(t.Context()))
+		h := locktest.Must(t)(fairlock.New(newClient(t, env.Client()), "f").Lock(t.Context()))
 		me := latchkey.WithHolder(t.Context())
 		ctx, cancel := context.WithCancel(me)
-		labelled := later(func() (*latchkey.Hold, error) { return l.Lock(ctx, latchkey.Label("z")) })
+		labelled := locktest.Later(func() (*latchkey.Hold, error) { return l.Lock(ctx, latchkey.Label("z")) })
 		synctest.Wait()
-		plain := later(func() (*latchkey.Hold, error) { return l.Lock(me) })
+		plain := locktest.Later(func() (*latchkey.Hold, error) { return l.Lock(me) })
 		synctest.Wait()
 		cancel()
-		require.ErrorIs(t, await(t, labelled, time.Minute).err, context.Canceled)
+		require.ErrorIs(t, locktest.Within(t, labelled, time.Minute).Err, context.Canceled)
 		unlock(t, h)
-		unlock(t, await(t, plain, time.Minute).hold)
+		unlock(t, locktest.Within(t, plain, time.Minute).Hold)
 		require.Empty(t, env.Redis.Keys(t.Context(), "*").Val())
 	})
 }
@@ -117,18 +79,18 @@ func TestLabelOfOneWhoLeftAnother(t *testing.T) {
 func TestLabelOfOneWhoStays(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		l := fairlock.New(newClient(t, env.Client()), "f")
-		h := must(t)(fairlock.New(newClient(t, env.Client()), "f").Lock(t.Context()))
+		h := locktest.Must(t)(fairlock.New(newClient(t, env.Client()), "f").Lock(t.Context()))
 		me := latchkey.WithHolder(t.Context())
-		stays := later(func() (*latchkey.Hold, error) { return l.Lock(me, latchkey.Label("stays")) })
+		stays := locktest.Later(func() (*latchkey.Hold, error) { return l.Lock(me, latchkey.Label("stays")) })
 		synctest.Wait()
 		ctx, cancel := context.WithCancel(me)
-		leaves := later(func() (*latchkey.Hold, error) { return l.Lock(ctx, latchkey.Label("leaves")) })
+		leaves := locktest.Later(func() (*latchkey.Hold, error) { return l.Lock(ctx, latchkey.Label("leaves")) })
 		synctest.Wait()
 		cancel()
-		require.ErrorIs(t, await(t, leaves, time.Minute).err, context.Canceled)
+		require.ErrorIs(t, locktest.Within(t, leaves, time.Minute).Err, context.Canceled)
 		require.Len(t, env.Redis.Keys(t.Context(), "latchkey_label:*").Val(), 1)
 		unlock(t, h)
-		unlock(t, await(t, stays, time.Minute).hold)
+		unlock(t, locktest.Within(t, stays, time.Minute).Hold)
 		require.Empty(t, env.Redis.Keys(t.Context(), "*").Val())
 	})
 }
@@ -137,14 +99,14 @@ func TestLabelOfOneWhoStays(t *testing.T) {
 func TestLabelOfOneWhoWaitsForLong(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		l := fairlock.New(newClient(t, env.Client()), "f")
-		h := must(t)(fairlock.New(newClient(t, env.Client()), "f").Lock(t.Context()))
-		waits := later(func() (*latchkey.Hold, error) { return l.Lock(t.Context(), latchkey.Label("waits")) })
+		h := locktest.Must(t)(fairlock.New(newClient(t, env.Client()), "f").Lock(t.Context()))
+		waits := locktest.Later(func() (*latchkey.Hold, error) { return l.Lock(t.Context(), latchkey.Label("waits")) })
 		for range 30 {
 			env.Advance(time.Minute)
 			require.Len(t, env.Redis.Keys(t.Context(), "latchkey_label:*").Val(), 1)
 		}
 		unlock(t, h)
-		unlock(t, await(t, waits, time.Minute).hold)
+		unlock(t, locktest.Within(t, waits, time.Minute).Hold)
 		require.Empty(t, env.Redis.Keys(t.Context(), "*").Val())
 	})
 }
@@ -216,7 +178,7 @@ func TestHalfOfThemGiveUp(t *testing.T) {
 	const each = 250
 	option := fairlock.QueueTimeout(3 * time.Second)
 	gateClient := newClient(t, rdb)
-	gate := must(t)(fairlock.New(gateClient, "f", option).Lock(t.Context()))
+	gate := locktest.Must(t)(fairlock.New(gateClient, "f", option).Lock(t.Context()))
 
 	var wg sync.WaitGroup
 	var served, gaveUp, inside, clashes atomic.Int64
@@ -291,7 +253,7 @@ func TestHalfOfThemGiveUp(t *testing.T) {
 	require.Greater(t, gaveUp.Load(), int64(each), "how many gave up")
 
 	// What is left of the dead ones goes with whoever comes next.
-	h := must(t)(fairlock.New(gateClient, "f", option).Lock(t.Context()))
+	h := locktest.Must(t)(fairlock.New(gateClient, "f", option).Lock(t.Context()))
 	unlock(t, h)
 	nothing(t, rdb)
 }
@@ -301,20 +263,20 @@ func TestTryLockDoesNotQueueOrBarge(t *testing.T) {
 	rdb := s.Client(t)
 	c, other := newClient(t, rdb), newClient(t, s.Client(t))
 	l, l2 := fairlock.New(c, "f"), fairlock.New(other, "f")
-	h := must(t)(l.Lock(t.Context()))
+	h := locktest.Must(t)(l.Lock(t.Context()))
 	_, err := l2.TryLock(t.Context())
 	require.ErrorIs(t, err, latchkey.ErrNotAcquired)
 	require.Empty(t, queued(t, rdb, "f"))
-	got := later(func() (*latchkey.Hold, error) { return l2.Lock(t.Context()) })
+	got := locktest.Later(func() (*latchkey.Hold, error) { return l2.Lock(t.Context()) })
 	waiting(t, other, 1)
 	require.Len(t, queued(t, rdb, "f"), 1)
 	rdb.Del(t.Context(), "f") // free, but somebody waits
 	_, err = l.TryLock(t.Context())
 	require.ErrorIs(t, err, latchkey.ErrNotAcquired)
 	require.ErrorIs(t, h.Unlock(t.Context()), latchkey.ErrNotHeld, "it is lost")
-	o := await(t, got, 4*time.Second) // and yet the head was woken
-	require.NoError(t, o.err)
-	unlock(t, o.hold)
+	o := locktest.Within(t, got, 4*time.Second) // and yet the head was woken
+	require.NoError(t, o.Err)
+	unlock(t, o.Hold)
 	require.Empty(t, rdb.Keys(t.Context(), "*").Val())
 }
 
@@ -324,23 +286,23 @@ func TestWaitLeaves(t *testing.T) {
 	rdb := s.Client(t)
 	c := newClient(t, rdb)
 	l := fairlock.New(c, "f")
-	h := must(t)(l.Lock(t.Context()))
-	first := later(func() (*latchkey.Hold, error) { return l.Lock(t.Context(), latchkey.Wait(300*time.Millisecond)) })
+	h := locktest.Must(t)(l.Lock(t.Context()))
+	first := locktest.Later(func() (*latchkey.Hold, error) { return l.Lock(t.Context(), latchkey.Wait(300*time.Millisecond)) })
 	waiting(t, c, 1)
-	second := later(func() (*latchkey.Hold, error) { return l.Lock(t.Context()) })
+	second := locktest.Later(func() (*latchkey.Hold, error) { return l.Lock(t.Context()) })
 	waiting(t, c, 2)
 	before, err := l.Waiters(t.Context())
 	require.NoError(t, err)
 	require.Len(t, before, 2)
 	require.InDelta(t, 30.3, time.Until(before[0].Deadline).Seconds(), 1)
 	require.InDelta(t, 630, time.Until(before[1].Deadline).Seconds(), 1)
-	require.ErrorIs(t, await(t, first, 2*time.Second).err, latchkey.ErrNotAcquired)
+	require.ErrorIs(t, locktest.Within(t, first, 2*time.Second).Err, latchkey.ErrNotAcquired)
 	after, err := l.Waiters(t.Context())
 	require.NoError(t, err)
 	require.Len(t, after, 1, "it has left when it returns")
 	require.Equal(t, before[1].ID, after[0].ID)
 	unlock(t, h)
-	unlock(t, await(t, second, 4*time.Second).hold)
+	unlock(t, locktest.Within(t, second, 4*time.Second).Hold)
 	require.Empty(t, rdb.Keys(t.Context(), "*").Val())
 }
 
@@ -353,12 +315,12 @@ func TestHeadThatLeavesWakesTheNext(t *testing.T) {
 	conn := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
 	t.Cleanup(func() { _ = conn.Close() })
 	a, b, c := newClient(t, s.Client(t)), newClient(t, conn), newClient(t, s.Client(t))
-	h := must(t)(fairlock.New(a, "f").Lock(t.Context()))
+	h := locktest.Must(t)(fairlock.New(a, "f").Lock(t.Context()))
 	ctx, cancel := context.WithCancel(t.Context())
-	deaf := later(func() (*latchkey.Hold, error) { return fairlock.New(b, "f").Lock(ctx) })
+	deaf := locktest.Later(func() (*latchkey.Hold, error) { return fairlock.New(b, "f").Lock(ctx) })
 	waiting(t, b, 1)
 	redistest.Until(t, "the deaf one to listen", func() bool { return b.Stats().Subscriptions == 2 })
-	next := later(func() (*latchkey.Hold, error) { return fairlock.New(c, "f").Lock(t.Context()) })
+	next := locktest.Later(func() (*latchkey.Hold, error) { return fairlock.New(c, "f").Lock(t.Context()) })
 	waiting(t, c, 1)
 	unlock(t, h)
 	select {
@@ -370,10 +332,10 @@ func TestHeadThatLeavesWakesTheNext(t *testing.T) {
 	}
 	quiet(t, proxy)
 	cancel()
-	require.ErrorIs(t, await(t, deaf, 4*time.Second).err, context.Canceled)
-	o := await(t, next, 4*time.Second)
-	require.NoError(t, o.err)
-	unlock(t, o.hold)
+	require.ErrorIs(t, locktest.Within(t, deaf, 4*time.Second).Err, context.Canceled)
+	o := locktest.Within(t, next, 4*time.Second)
+	require.NoError(t, o.Err)
+	unlock(t, o.Hold)
 	nothing(t, s.Client(t))
 }
 
@@ -409,21 +371,21 @@ func TestUnlockAfterLossWakesTheNext(t *testing.T) {
 	} {
 		// lose has the holder in ctx lose the lock, and waits for next, which is woken.
 		lose := func(t *testing.T, ctx context.Context, unlocks func(*latchkey.Hold)) {
-			h := must(t)(fairlock.New(a, what).Lock(t.Context()))
-			short := later(func() (*latchkey.Hold, error) {
+			h := locktest.Must(t)(fairlock.New(a, what).Lock(t.Context()))
+			short := locktest.Later(func() (*latchkey.Hold, error) {
 				return fairlock.New(b, what).Lock(ctx, latchkey.Lease(300*time.Millisecond))
 			})
 			redistest.Until(t, "the first in the queue", func() bool { return len(queued(t, rdb, what)) == 1 })
 			before := asked.Load()
-			woken := later(func() (*latchkey.Hold, error) { return nil, next() })
+			woken := locktest.Later(func() (*latchkey.Hold, error) { return nil, next() })
 			redistest.Until(t, "the second, which listens, to have asked again", func() bool { return asked.Load() == before+2 })
 			require.Len(t, queued(t, rdb, what), 2)
 			unlock(t, h)
-			lost := await(t, short, 4*time.Second).hold
+			lost := locktest.Within(t, short, 4*time.Second).Hold
 			<-lost.Lost()
 			redistest.Until(t, "the lease to end", func() bool { return rdb.Exists(t.Context(), what).Val() == 0 })
 			unlocks(lost)
-			require.NoError(t, await(t, woken, 4*time.Second).err)
+			require.NoError(t, locktest.Within(t, woken, 4*time.Second).Err)
 		}
 		t.Run(what, func(t *testing.T) {
 			unlocks := func(lost *latchkey.Hold) { require.ErrorIs(t, lost.Unlock(t.Context()), latchkey.ErrLeaseLost) }
@@ -469,10 +431,10 @@ func TestLostMessagesCostARecheck(t *testing.T) {
 	a := newClient(t, s.Client(t))
 	l := fairlock.New(deaf, "f")
 	for range 3 {
-		h := must(t)(fairlock.New(a, "f").Lock(t.Context()))
-		var got []<-chan outcome
+		h := locktest.Must(t)(fairlock.New(a, "f").Lock(t.Context()))
+		var got []<-chan locktest.Outcome
 		for i := range 3 {
-			got = append(got, later(func() (*latchkey.Hold, error) { return l.Lock(t.Context()) }))
+			got = append(got, locktest.Later(func() (*latchkey.Hold, error) { return l.Lock(t.Context()) }))
 			waiting(t, deaf, i+1)
 		}
 		redistest.Until(t, "it to listen", func() bool { return deaf.Stats().Subscriptions >= 2 })
@@ -480,9 +442,9 @@ func TestLostMessagesCostARecheck(t *testing.T) {
 		start := time.Now()
 		unlock(t, h)
 		for _, ch := range got {
-			o := await(t, ch, 2*time.Second)
-			require.NoError(t, o.err)
-			unlock(t, o.hold)
+			o := locktest.Within(t, ch, 2*time.Second)
+			require.NoError(t, o.Err)
+			unlock(t, o.Hold)
 		}
 		require.Less(t, time.Since(start), 3*recheck)
 	}
@@ -494,18 +456,18 @@ func TestPolling(t *testing.T) {
 	s := redistest.Start(t)
 	a := newClient(t, s.Client(t), latchkey.WithPubSub(latchkey.Polling))
 	b := newClient(t, s.Client(t), latchkey.WithPubSub(latchkey.Polling))
-	h := must(t)(fairlock.New(a, "f").Lock(t.Context()))
-	var got []<-chan outcome
+	h := locktest.Must(t)(fairlock.New(a, "f").Lock(t.Context()))
+	var got []<-chan locktest.Outcome
 	for i := range 20 {
-		got = append(got, later(func() (*latchkey.Hold, error) { return fairlock.New(b, "f").Lock(t.Context()) }))
+		got = append(got, locktest.Later(func() (*latchkey.Hold, error) { return fairlock.New(b, "f").Lock(t.Context()) }))
 		waiting(t, b, i+1)
 	}
 	start := time.Now()
 	unlock(t, h)
 	for _, ch := range got {
-		o := await(t, ch, 2*time.Second)
-		require.NoError(t, o.err)
-		unlock(t, o.hold)
+		o := locktest.Within(t, ch, 2*time.Second)
+		require.NoError(t, o.Err)
+		unlock(t, o.Hold)
 	}
 	require.Less(t, time.Since(start), time.Second)
 }
@@ -515,11 +477,11 @@ func TestReentryWhileOthersQueue(t *testing.T) {
 	rdb := s.Client(t)
 	c := newClient(t, rdb)
 	l := fairlock.New(c, "f")
-	outer := must(t)(l.Lock(t.Context()))
-	got := later(func() (*latchkey.Hold, error) { return l.Lock(t.Context()) })
+	outer := locktest.Must(t)(l.Lock(t.Context()))
+	got := locktest.Later(func() (*latchkey.Hold, error) { return l.Lock(t.Context()) })
 	waiting(t, c, 1)
-	inner := must(t)(l.Lock(outer.Context()))
-	again := must(t)(l.TryLock(inner.Context()))
+	inner := locktest.Must(t)(l.Lock(outer.Context()))
+	again := locktest.Must(t)(l.TryLock(inner.Context()))
 	n, err := l.HoldCount(outer.Context())
 	require.NoError(t, err)
 	require.Equal(t, 3, n)
@@ -527,11 +489,11 @@ func TestReentryWhileOthersQueue(t *testing.T) {
 	unlock(t, outer)
 	require.Len(t, queued(t, rdb, "f"), 1)
 	unlock(t, inner)
-	unlock(t, await(t, got, 4*time.Second).hold)
+	unlock(t, locktest.Within(t, got, 4*time.Second).Hold)
 	require.Empty(t, rdb.Keys(t.Context(), "*").Val())
 
 	n2 := fairlock.New(c, "f", fairlock.NonReentrant())
-	h := must(t)(n2.Lock(t.Context()))
+	h := locktest.Must(t)(n2.Lock(t.Context()))
 	_, err = n2.Lock(h.Context())
 	require.ErrorIs(t, err, latchkey.ErrReentry)
 	unlock(t, h)
@@ -544,26 +506,26 @@ func TestOneHolderTwice(t *testing.T) {
 	rdb := s.Client(t)
 	c := newClient(t, rdb)
 	l := fairlock.New(c, "f")
-	h := must(t)(l.Lock(t.Context()))
+	h := locktest.Must(t)(l.Lock(t.Context()))
 	ctx := latchkey.WithHolder(t.Context())
 	cancelled, cancel := context.WithCancel(ctx)
-	one := later(func() (*latchkey.Hold, error) { return l.Lock(cancelled) })
+	one := locktest.Later(func() (*latchkey.Hold, error) { return l.Lock(cancelled) })
 	waiting(t, c, 1)
-	two := later(func() (*latchkey.Hold, error) { return l.Lock(ctx) })
-	three := later(func() (*latchkey.Hold, error) { return l.Lock(ctx) })
+	two := locktest.Later(func() (*latchkey.Hold, error) { return l.Lock(ctx) })
+	three := locktest.Later(func() (*latchkey.Hold, error) { return l.Lock(ctx) })
 	waiting(t, c, 3)
 	require.Len(t, queued(t, rdb, "f"), 1)
 	cancel()
-	require.ErrorIs(t, await(t, one, 4*time.Second).err, context.Canceled)
+	require.ErrorIs(t, locktest.Within(t, one, 4*time.Second).Err, context.Canceled)
 	require.Len(t, queued(t, rdb, "f"), 1)
 	unlock(t, h)
-	a, b := await(t, two, 4*time.Second), await(t, three, time.Second)
-	require.NoError(t, errors.Join(a.err, b.err))
+	a, b := locktest.Within(t, two, 4*time.Second), locktest.Within(t, three, time.Second)
+	require.NoError(t, errors.Join(a.Err, b.Err))
 	n, err := l.HoldCount(ctx)
 	require.NoError(t, err)
 	require.Equal(t, 2, n)
-	unlock(t, a.hold)
-	unlock(t, b.hold)
+	unlock(t, a.Hold)
+	unlock(t, b.Hold)
 	nothing(t, rdb)
 }
 
@@ -575,10 +537,10 @@ func TestWaitersForceUnlockAndDelete(t *testing.T) {
 	w, err := l.Waiters(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, w)
-	h := must(t)(l.Lock(t.Context()))
-	var got []<-chan outcome
+	h := locktest.Must(t)(l.Lock(t.Context()))
+	var got []<-chan locktest.Outcome
 	for i := range 3 {
-		got = append(got, later(func() (*latchkey.Hold, error) { return l2.Lock(t.Context()) }))
+		got = append(got, locktest.Later(func() (*latchkey.Hold, error) { return l2.Lock(t.Context()) }))
 		waiting(t, other, i+1)
 	}
 	w, err = l.Waiters(t.Context())
@@ -591,25 +553,25 @@ func TestWaitersForceUnlockAndDelete(t *testing.T) {
 	freed, err := l.ForceUnlock(t.Context())
 	require.NoError(t, err)
 	require.True(t, freed)
-	o := await(t, got[0], time.Second)
-	require.NoError(t, o.err)
-	require.Equal(t, w[0].ID, o.hold.HolderID())
+	o := locktest.Within(t, got[0], time.Second)
+	require.NoError(t, o.Err)
+	require.Equal(t, w[0].ID, o.Hold.HolderID())
 	require.ErrorIs(t, h.Unlock(t.Context()), latchkey.ErrLeaseLost)
 
 	was, err := l.Delete(t.Context())
 	require.NoError(t, err)
 	require.True(t, was)
-	require.ErrorIs(t, o.hold.Unlock(t.Context()), latchkey.ErrLeaseLost)
+	require.ErrorIs(t, o.Hold.Unlock(t.Context()), latchkey.ErrLeaseLost)
 	for range 2 { // whichever comes first then
-		var o outcome
+		var o locktest.Outcome
 		select {
 		case o = <-got[1]:
 		case o = <-got[2]:
 		case <-time.After(2 * time.Second):
 			require.FailNow(t, "stuck after Delete")
 		}
-		require.NoError(t, o.err)
-		unlock(t, o.hold)
+		require.NoError(t, o.Err)
+		unlock(t, o.Hold)
 	}
 	was, err = l.Delete(t.Context())
 	require.NoError(t, err)
@@ -635,7 +597,7 @@ func TestJavaInTheQueue(t *testing.T) {
 		mu.Unlock()
 	}
 	var want []string
-	h := must(t)(l.Lock(t.Context()))
+	h := locktest.Must(t)(l.Lock(t.Context()))
 	for i := range 6 {
 		who := fmt.Sprint("go ", i)
 		wg.Go(func() {
@@ -679,11 +641,11 @@ func TestJavaHoldsGoGivesUp(t *testing.T) {
 	next := &java{t: t, rdb: rdb, name: "f", owner: "uuid:2"}
 	require.EqualValues(t, -1, holder.acquire(javaWait))
 	ctx, cancel := context.WithCancel(t.Context())
-	got := later(func() (*latchkey.Hold, error) { return l.Lock(ctx) })
+	got := locktest.Later(func() (*latchkey.Hold, error) { return l.Lock(ctx) })
 	waiting(t, c, 1)
 	next.acquire(javaWait)
 	cancel()
-	require.ErrorIs(t, await(t, got, 4*time.Second).err, context.Canceled)
+	require.ErrorIs(t, locktest.Within(t, got, 4*time.Second).Err, context.Canceled)
 	// A request that was on its way may have come after the first try to leave.
 	redistest.Until(t, "the place to be given up", func() bool { return len(queued(t, rdb, "f")) == 1 })
 	require.InDelta(t, float64(next.now()+330000), rdb.ZScore(t.Context(), scoresKey("f"), "uuid:2").Val(), 2000)
@@ -693,14 +655,14 @@ func TestJavaHoldsGoGivesUp(t *testing.T) {
 	// A Java waiter gives up before one of ours.
 	three := &java{t: t, rdb: rdb, name: "f", owner: "uuid:3"}
 	three.acquire(javaWait)
-	got = later(func() (*latchkey.Hold, error) { return l.Lock(t.Context()) })
+	got = locktest.Later(func() (*latchkey.Hold, error) { return l.Lock(t.Context()) })
 	waiting(t, c, 1)
 	three.giveUp(javaWait)
 	redistest.Until(t, "it to listen", func() bool { return c.Stats().Subscriptions == 2 })
 	require.EqualValues(t, 1, next.unlock())
-	o := await(t, got, 4*time.Second)
-	require.NoError(t, o.err)
-	unlock(t, o.hold)
+	o := locktest.Within(t, got, 4*time.Second)
+	require.NoError(t, o.Err)
+	unlock(t, o.Hold)
 	redistest.Until(t, "no queue", func() bool { return rdb.Exists(t.Context(), queueKey("f"), scoresKey("f")).Val() == 0 })
 }
 
@@ -716,9 +678,9 @@ func TestNobodyIsSweptInAnHour(t *testing.T) {
 		minutes := redistest.Many(60, 12)
 		holder := latchkey.New(b.Client(roomy))
 		defer holder.Close()
-		h := must(t)(fairlock.New(holder, "f").Lock(t.Context()))
+		h := locktest.Must(t)(fairlock.New(holder, "f").Lock(t.Context()))
 		var clients []*latchkey.Client
-		var got []<-chan outcome
+		var got []<-chan locktest.Outcome
 		for range 2 {
 			c := latchkey.New(b.Client(roomy))
 			defer c.Close()
@@ -726,7 +688,7 @@ func TestNobodyIsSweptInAnHour(t *testing.T) {
 		}
 		for i := range waiters {
 			l := fairlock.New(clients[i%2], "f")
-			got = append(got, later(func() (*latchkey.Hold, error) { return l.Lock(t.Context()) }))
+			got = append(got, locktest.Later(func() (*latchkey.Hold, error) { return l.Lock(t.Context()) }))
 			synctest.Wait()
 		}
 		order := queued(t, b.Redis, "f")
@@ -746,10 +708,10 @@ func TestNobodyIsSweptInAnHour(t *testing.T) {
 		start := time.Now()
 		for i, ch := range got {
 			o := <-ch
-			require.NoError(t, o.err)
-			require.Equal(t, order[i], o.hold.HolderID())
-			require.Equal(t, start, o.at, "at once")
-			unlock(t, o.hold)
+			require.NoError(t, o.Err)
+			require.Equal(t, order[i], o.Hold.HolderID())
+			require.Equal(t, start, o.At, "at once")
+			unlock(t, o.Hold)
 		}
 		synctest.Wait()
 		require.Empty(t, b.Redis.Keys(t.Context(), "*").Val())
@@ -763,7 +725,7 @@ func TestJavaTakesManyTimesAfterHours(t *testing.T) {
 		holder, c := latchkey.New(b.Client(roomy)), latchkey.New(b.Client(roomy))
 		defer holder.Close()
 		defer c.Close()
-		h := must(t)(fairlock.New(holder, "f").Lock(t.Context()))
+		h := locktest.Must(t)(fairlock.New(holder, "f").Lock(t.Context()))
 		const javas = 30
 		threads := make([]*java, javas)
 		for i := range threads {
@@ -771,7 +733,7 @@ func TestJavaTakesManyTimesAfterHours(t *testing.T) {
 			threads[i].acquire(javaWait)
 			b.Advance(time.Second)
 		}
-		got := later(func() (*latchkey.Hold, error) { return fairlock.New(c, "f").Lock(t.Context()) })
+		got := locktest.Later(func() (*latchkey.Hold, error) { return fairlock.New(c, "f").Lock(t.Context()) })
 		synctest.Wait()
 		// As long as they last: the first Java waiter is dead to Java after 330 s.
 		b.Advance(280 * time.Second)
@@ -782,8 +744,8 @@ func TestJavaTakesManyTimesAfterHours(t *testing.T) {
 		}
 		synctest.Wait()
 		o := <-got
-		require.NoError(t, o.err)
-		unlock(t, o.hold)
+		require.NoError(t, o.Err)
+		unlock(t, o.Hold)
 	})
 }
 
@@ -796,14 +758,14 @@ func TestDeadClients(t *testing.T) {
 		defer live.Close()
 		conn := b.Client(roomy)
 		dead := latchkey.New(conn)
-		h := must(t)(fairlock.New(holder, "f").Lock(t.Context()))
+		h := locktest.Must(t)(fairlock.New(holder, "f").Lock(t.Context()))
 		ctx, cancel := context.WithCancel(t.Context())
-		lock := func(ctx context.Context, c *latchkey.Client) <-chan outcome {
-			ch := later(func() (*latchkey.Hold, error) { return fairlock.New(c, "f").Lock(ctx) })
+		lock := func(ctx context.Context, c *latchkey.Client) <-chan locktest.Outcome {
+			ch := locktest.Later(func() (*latchkey.Hold, error) { return fairlock.New(c, "f").Lock(ctx) })
 			synctest.Wait()
 			return ch
 		}
-		var gone, got []<-chan outcome
+		var gone, got []<-chan locktest.Outcome
 		for range redistest.Many(40, 10) {
 			gone = append(gone, lock(ctx, dead))
 		}
@@ -814,29 +776,29 @@ func TestDeadClients(t *testing.T) {
 		b.Partition(conn)
 		cancel()
 		for _, ch := range gone {
-			require.Error(t, (<-ch).err)
+			require.Error(t, (<-ch).Err)
 		}
 		died := time.Now()
 		unlock(t, h) // the message goes to a dead one
 		for _, ch := range got {
 			o := <-ch
-			require.NoError(t, o.err)
-			require.LessOrEqual(t, o.at.Sub(died), 15*time.Second+5*time.Second)
-			unlock(t, o.hold)
+			require.NoError(t, o.Err)
+			require.LessOrEqual(t, o.At.Sub(died), 15*time.Second+5*time.Second)
+			unlock(t, o.Hold)
 		}
 		require.Empty(t, queued(t, b.Redis, "f"))
 
 		// A Java client dies as the next one.
-		h = must(t)(fairlock.New(holder, "f").Lock(t.Context()))
+		h = locktest.Must(t)(fairlock.New(holder, "f").Lock(t.Context()))
 		(&java{t: t, rdb: b.Redis, name: "f", owner: "uuid:1"}).acquire(javaWait)
 		ch := lock(t.Context(), live)
 		b.Advance(200 * time.Second)
 		unlock(t, h)
 		freed := time.Now()
 		o := <-ch
-		require.NoError(t, o.err)
-		require.InDelta(t, 130, o.at.Sub(freed).Seconds(), 0.1, "what was left of 330 s")
-		unlock(t, o.hold)
+		require.NoError(t, o.Err)
+		require.InDelta(t, 130, o.At.Sub(freed).Seconds(), 0.1, "what was left of 330 s")
+		unlock(t, o.Hold)
 		require.Empty(t, b.Redis.Keys(t.Context(), "*").Val())
 		_ = dead.Close()
 	})
@@ -851,14 +813,14 @@ func TestShortQueueTimeout(t *testing.T) {
 		defer live.Close()
 		conn := b.Client(roomy)
 		dead := latchkey.New(conn)
-		h := must(t)(fairlock.New(holder, "f", option).Lock(t.Context()))
+		h := locktest.Must(t)(fairlock.New(holder, "f", option).Lock(t.Context()))
 		ctx, cancel := context.WithCancel(t.Context())
-		var gone []<-chan outcome
+		var gone []<-chan locktest.Outcome
 		for range 20 {
-			gone = append(gone, later(func() (*latchkey.Hold, error) { return fairlock.New(dead, "f", option).Lock(ctx) }))
+			gone = append(gone, locktest.Later(func() (*latchkey.Hold, error) { return fairlock.New(dead, "f", option).Lock(ctx) }))
 		}
 		synctest.Wait()
-		got := later(func() (*latchkey.Hold, error) { return fairlock.New(live, "f", option).Lock(t.Context()) })
+		got := locktest.Later(func() (*latchkey.Hold, error) { return fairlock.New(live, "f", option).Lock(t.Context()) })
 		b.Advance(5 * time.Second) // FQ-01: longer than any deadline
 		require.Len(t, queued(t, b.Redis, "f"), 21)
 		b.Partition(conn)
@@ -869,9 +831,9 @@ func TestShortQueueTimeout(t *testing.T) {
 		died := time.Now()
 		unlock(t, h)
 		o := <-got
-		require.NoError(t, o.err)
-		require.LessOrEqual(t, o.at.Sub(died), 700*time.Millisecond)
-		unlock(t, o.hold)
+		require.NoError(t, o.Err)
+		require.LessOrEqual(t, o.At.Sub(died), 700*time.Millisecond)
+		unlock(t, o.Hold)
 		_ = dead.Close()
 		require.Empty(t, b.Redis.Keys(t.Context(), "*").Val())
 	})
@@ -884,7 +846,7 @@ func TestWaitersCostNoPolling(t *testing.T) {
 		holder, c := latchkey.New(b.Client(roomy)), latchkey.New(b.Client(roomy))
 		defer holder.Close()
 		defer c.Close()
-		h := must(t)(fairlock.New(holder, "f").Lock(t.Context()))
+		h := locktest.Must(t)(fairlock.New(holder, "f").Lock(t.Context()))
 		waiters := redistest.Many(500, 100)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
@@ -921,7 +883,7 @@ func TestNotYourTurnDoesNotSpin(t *testing.T) {
 		b.Redis.Del(t.Context(), "f")
 		before := b.Commands("evalsha")
 		start := time.Now()
-		h := must(t)(fairlock.New(c, "f").Lock(t.Context()))
+		h := locktest.Must(t)(fairlock.New(c, "f").Lock(t.Context()))
 		require.InDelta(t, 330, time.Since(start).Seconds(), 0.1)
 		require.Less(t, b.Commands("evalsha")-before, int64(150))
 		unlock(t, h)
@@ -933,7 +895,7 @@ func TestCommandsPerHandOver(t *testing.T) {
 	s := redistest.Start(t)
 	c, other := newClient(t, s.Client(t)), newClient(t, s.Client(t))
 	const goroutines, rounds = 32, 20
-	gate := must(t)(fairlock.New(c, "f").Lock(t.Context()))
+	gate := locktest.Must(t)(fairlock.New(c, "f").Lock(t.Context()))
 	var wg sync.WaitGroup
 	for i := range goroutines {
 		l := fairlock.New([]*latchkey.Client{c, other}[i%2], "f")
@@ -960,15 +922,15 @@ func TestCloseLeavesTheQueue(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t)
 	a, b := newClient(t, rdb), newClient(t, s.Client(t))
-	h := must(t)(fairlock.New(a, "f").Lock(t.Context()))
-	var got []<-chan outcome
+	h := locktest.Must(t)(fairlock.New(a, "f").Lock(t.Context()))
+	var got []<-chan locktest.Outcome
 	for range 200 {
-		got = append(got, later(func() (*latchkey.Hold, error) { return fairlock.New(b, "f").Lock(t.Context()) }))
+		got = append(got, locktest.Later(func() (*latchkey.Hold, error) { return fairlock.New(b, "f").Lock(t.Context()) }))
 	}
 	waiting(t, b, 200)
 	require.NoError(t, b.Close())
 	for _, ch := range got {
-		require.ErrorIs(t, await(t, ch, 4*time.Second).err, latchkey.ErrClosed)
+		require.ErrorIs(t, locktest.Within(t, ch, 4*time.Second).Err, latchkey.ErrClosed)
 	}
 	require.Empty(t, queued(t, rdb, "f"))
 	unlock(t, h)
@@ -982,15 +944,15 @@ func TestCluster(t *testing.T) {
 		a := newClient(t, cl.Client(t), latchkey.WithPubSub(mode))
 		b := newClient(t, cl.Client(t), latchkey.WithPubSub(mode))
 		name := fmt.Sprint("f", mode)
-		h := must(t)(fairlock.New(a, name).Lock(t.Context()))
-		first := later(func() (*latchkey.Hold, error) { return fairlock.New(b, name).Lock(t.Context()) })
+		h := locktest.Must(t)(fairlock.New(a, name).Lock(t.Context()))
+		first := locktest.Later(func() (*latchkey.Hold, error) { return fairlock.New(b, name).Lock(t.Context()) })
 		waiting(t, b, 1)
-		second := later(func() (*latchkey.Hold, error) { return fairlock.New(a, name).Lock(t.Context()) })
+		second := locktest.Later(func() (*latchkey.Hold, error) { return fairlock.New(a, name).Lock(t.Context()) })
 		waiting(t, a, 1)
 		start := time.Now()
 		unlock(t, h)
-		unlock(t, await(t, first, 4*time.Second).hold)
-		unlock(t, await(t, second, 4*time.Second).hold)
+		unlock(t, locktest.Within(t, first, 4*time.Second).Hold)
+		unlock(t, locktest.Within(t, second, 4*time.Second).Hold)
 		require.Less(t, time.Since(start), time.Second)
 	}
 }
@@ -1013,11 +975,11 @@ func TestHeirThatGivesUp(t *testing.T) {
 	got := 0
 	rounds := redistest.Many(300, 60)
 	for range rounds {
-		h := must(t)(l.Lock(t.Context()))
+		h := locktest.Must(t)(l.Lock(t.Context()))
 		ctx, cancel := context.WithCancel(t.Context())
-		heir := later(func() (*latchkey.Hold, error) { return l.Lock(ctx) })
+		heir := locktest.Later(func() (*latchkey.Hold, error) { return l.Lock(ctx) })
 		waiting(t, c, 1)
-		next := later(func() (*latchkey.Hold, error) { return l.Lock(t.Context()) })
+		next := locktest.Later(func() (*latchkey.Hold, error) { return l.Lock(t.Context()) })
 		waiting(t, c, 2)
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -1026,15 +988,15 @@ func TestHeirThatGivesUp(t *testing.T) {
 		})
 		assert.NoError(t, h.Unlock(t.Context()))
 		wg.Wait()
-		if o := await(t, heir, 4*time.Second); o.err == nil {
+		if o := locktest.Within(t, heir, 4*time.Second); o.Err == nil {
 			got++
-			unlock(t, o.hold)
+			unlock(t, o.Hold)
 		} else {
-			require.ErrorIs(t, o.err, context.Canceled)
+			require.ErrorIs(t, o.Err, context.Canceled)
 		}
-		o := await(t, next, 4*time.Second)
-		require.NoError(t, o.err)
-		unlock(t, o.hold)
+		o := locktest.Within(t, next, 4*time.Second)
+		require.NoError(t, o.Err)
+		unlock(t, o.Hold)
 	}
 	t.Log(got, "of", rounds, "had it")
 	nothing(t, rdb)
@@ -1047,18 +1009,18 @@ func TestHeirThatGivesUp(t *testing.T) {
 func TestForceUnlockHolderWakesOwnWaiter(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		l := fairlock.New(newClient(t, env.Client()), "f")
-		h := must(t)(l.Lock(t.Context()))
-		next := later(func() (*latchkey.Hold, error) { return l.Lock(t.Context()) })
+		h := locktest.Must(t)(l.Lock(t.Context()))
+		next := locktest.Later(func() (*latchkey.Hold, error) { return l.Lock(t.Context()) })
 		time.Sleep(time.Second) // it listens, and has nothing to ask for
 		start := time.Now()
 		freed, err := l.ForceUnlockHolder(t.Context(), h.HolderID())
 		require.NoError(t, err)
 		require.True(t, freed)
-		o := await(t, next, time.Minute)
-		require.NoError(t, o.err)
-		require.Zero(t, o.at.Sub(start))
+		o := locktest.Within(t, next, time.Minute)
+		require.NoError(t, o.Err)
+		require.Zero(t, o.At.Sub(start))
 		require.ErrorIs(t, h.Unlock(t.Context()), latchkey.ErrLeaseLost)
-		unlock(t, o.hold)
+		unlock(t, o.Hold)
 		require.Empty(t, env.Redis.Keys(t.Context(), "*").Val())
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/fairlock"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
@@ -23,9 +24,9 @@ func TestUnlockWhileTheSlotMoves(t *testing.T) {
 		"a waiter of another client": func() *fairlock.Lock { return fairlock.New(newClient(t, cl.Client(t)), "f") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := must(t)(fairlock.New(holder, "f").Lock(t.Context()))
+			h := locktest.Must(t)(fairlock.New(holder, "f").Lock(t.Context()))
 			l := waiter()
-			got := later(func() (*latchkey.Hold, error) { return l.Lock(t.Context()) })
+			got := locktest.Later(func() (*latchkey.Hold, error) { return l.Lock(t.Context()) })
 			redistest.Until(t, "the waiter to be in the queue", func() bool {
 				return cl.Nodes[cl.Owner(t, slot)].Do(t, "LLEN", "redisson_lock_queue:{f}")[0] == "1"
 			})
@@ -34,9 +35,9 @@ func TestUnlockWhileTheSlotMoves(t *testing.T) {
 			err := h.Unlock(t.Context())
 			cl.MoveSlot(t, slot, from, 1-from)
 			require.NoError(t, err)
-			w := await(t, got, 10*time.Second)
-			require.NoError(t, w.err)
-			unlock(t, w.hold)
+			w := locktest.Within(t, got, 10*time.Second)
+			require.NoError(t, w.Err)
+			unlock(t, w.Hold)
 		})
 	}
 }

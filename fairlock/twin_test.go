@@ -9,6 +9,7 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/fairlock"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
@@ -31,11 +32,11 @@ func TestTwinNames(t *testing.T) {
 				waiter := newClient(t, s.Client(t), latchkey.WithRecheck(200*time.Millisecond))
 				holds := map[string]*latchkey.Hold{}
 				for _, name := range names {
-					holds[name] = must(t)(fairlock.New(holder, name).Lock(t.Context()))
+					holds[name] = locktest.Must(t)(fairlock.New(holder, name).Lock(t.Context()))
 				}
-				var got []<-chan outcome
+				var got []<-chan locktest.Outcome
 				for i, name := range wants {
-					got = append(got, later(func() (*latchkey.Hold, error) { return fairlock.New(waiter, name).Lock(t.Context()) }))
+					got = append(got, locktest.Later(func() (*latchkey.Hold, error) { return fairlock.New(waiter, name).Lock(t.Context()) }))
 					waiting(t, waiter, i+1)
 					redistest.Until(t, "the place", func() bool { return len(queued(t, rdb, "a")) == i+1 })
 				}
@@ -48,10 +49,10 @@ func TestTwinNames(t *testing.T) {
 				}
 				unlock(t, holds[other])
 				for i, ch := range got {
-					o := await(t, ch, 4*time.Second)
-					require.NoError(t, o.err)
-					require.Equal(t, map[string]string{o.hold.HolderID(): "1"}, rdb.HGetAll(t.Context(), wants[i]).Val())
-					unlock(t, o.hold)
+					o := locktest.Within(t, ch, 4*time.Second)
+					require.NoError(t, o.Err)
+					require.Equal(t, map[string]string{o.Hold.HolderID(): "1"}, rdb.HGetAll(t.Context(), wants[i]).Val())
+					unlock(t, o.Hold)
 				}
 				nothing(t, rdb)
 			})

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/multilock"
 	"github.com/latchkey-go/latchkey/rlock"
@@ -22,14 +23,14 @@ func TestAllOnTwoServers(t *testing.T) {
 		a, b := rlock.New(fl.clients[0], "a"), rlock.New(fl.clients[1], "b")
 		l := multilock.New(b, a, a)
 		require.Equal(t, "a+b", l.Name())
-		h := mustLock(t, l)
+		h := locktest.MustLock(t, l)
 		require.Equal(t, "a+b", h.Name())
 		require.Positive(t, h.Remaining())
 		require.NotEmpty(t, h.HolderID())
 		refused(t, rlock.New(fl.more(t)[0], "a"))
 		refused(t, b)
 		refused(t, l)
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 		ended(t, h, context.Canceled)
 		require.ErrorIs(t, h.Unlock(t.Context()), latchkey.ErrNotHeld)
 		clean(t, fl.envs...)
@@ -47,14 +48,14 @@ func TestAllOrNone(t *testing.T) {
 		a, b := rlock.New(fl.clients[0], "a"), rlock.New(fl.clients[1], "b")
 		l := multilock.New(a, b)
 		for _, taken := range []*rlock.Lock{a, b} {
-			h := mustLock(t, taken)
+			h := locktest.MustLock(t, taken)
 			refused(t, l)
 			start := time.Now()
 			got, err := l.TryLock(t.Context(), latchkey.Wait(time.Second))
 			require.ErrorIs(t, err, latchkey.ErrNotAcquired)
 			require.Nil(t, got)
 			require.Equal(t, time.Second, time.Since(start), "Wait is for the whole")
-			mustUnlock(t, h)
+			locktest.MustUnlock(t, h)
 			clean(t, fl.envs...)
 		}
 	})
@@ -66,7 +67,7 @@ func TestAllHoldsNothingForLong(t *testing.T) {
 	inFleet(t, 1, func(t *testing.T, fl *fleet) {
 		c := fl.clients[0]
 		a, b := rlock.New(c, "a"), rlock.New(c, "b")
-		h := mustLock(t, b)
+		h := locktest.MustLock(t, b)
 		got := make(chan *latchkey.Hold, 1)
 		go func() {
 			h, err := multilock.New(a, b).Lock(t.Context())
@@ -83,10 +84,10 @@ func TestAllHoldsNothingForLong(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		released := time.Now()
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 		whole := <-got
 		require.Equal(t, released, time.Now(), "when it was granted")
-		mustUnlock(t, whole)
+		locktest.MustUnlock(t, whole)
 		clean(t, fl.envs...)
 	})
 }
@@ -97,14 +98,14 @@ func TestAllDoesNotSpendTheWaitOnTheFirst(t *testing.T) {
 	inFleet(t, 1, func(t *testing.T, fl *fleet) {
 		c := fl.clients[0]
 		a, b := rlock.New(c, "a"), rlock.New(c, "b")
-		ha, hb := mustLock(t, a), mustLock(t, b)
+		ha, hb := locktest.MustLock(t, a), locktest.MustLock(t, b)
 		time.AfterFunc(time.Second, func() { _ = ha.Unlock(context.Background()) })
 		time.AfterFunc(3*time.Second, func() { _ = hb.Unlock(context.Background()) })
 		start := time.Now()
 		h, err := multilock.New(a, b).TryLock(t.Context(), latchkey.Wait(5*time.Second))
 		require.NoError(t, err)
 		require.Equal(t, 3*time.Second, time.Since(start))
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 	})
 }
 
@@ -113,7 +114,7 @@ func TestAllDoesNotSpendTheWaitOnTheFirst(t *testing.T) {
 func TestAllLosesWithItsFirstMember(t *testing.T) {
 	inFleet(t, 3, func(t *testing.T, fl *fleet) {
 		ms := rlocks("m", fl.clients...)
-		h := mustLock(t, multilock.New(ms...))
+		h := locktest.MustLock(t, multilock.New(ms...))
 		lost := h.Lost()
 		start := time.Now()
 		fl.envs[1].Mini.Del("m")
@@ -134,7 +135,7 @@ func TestAllLosesWithItsFirstMember(t *testing.T) {
 // others are free.
 func TestAllUnlockFindsALoss(t *testing.T) {
 	inFleet(t, 2, func(t *testing.T, fl *fleet) {
-		h := mustLock(t, multilock.New(rlocks("m", fl.clients...)...))
+		h := locktest.MustLock(t, multilock.New(rlocks("m", fl.clients...)...))
 		lost := h.Lost()
 		fl.envs[0].Mini.Del("m")
 		isLost(t, h.Unlock(t.Context()))
@@ -150,7 +151,7 @@ func TestAllUnlockTwiceAtOnce(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		c := newClient(t, env.Client())
 		for range 100 {
-			h := mustLock(t, multilock.New(rlock.New(c, "a"), rlock.New(c, "b"), rlock.New(c, "c")))
+			h := locktest.MustLock(t, multilock.New(rlock.New(c, "a"), rlock.New(c, "b"), rlock.New(c, "c")))
 			other := h.UnlockAsync(t.Context())
 			errs := []error{h.Unlock(t.Context()), <-other}
 			require.Contains(t, errs, nil)
@@ -162,7 +163,7 @@ func TestAllUnlockTwiceAtOnce(t *testing.T) {
 func TestAllRemaining(t *testing.T) {
 	inFleet(t, 2, func(t *testing.T, fl *fleet) {
 		const lease = 10 * time.Second
-		h := mustLock(t, multilock.New(rlocks("m", fl.clients...)...), latchkey.Lease(lease))
+		h := locktest.MustLock(t, multilock.New(rlocks("m", fl.clients...)...), latchkey.Lease(lease))
 		require.Equal(t, window(lease), h.Remaining())
 		require.NoError(t, h.Extend(t.Context(), time.Minute))
 		require.Equal(t, window(time.Minute), h.Remaining())
@@ -179,11 +180,11 @@ func TestAllShortLease(t *testing.T) {
 	inFleet(t, 1, func(t *testing.T, fl *fleet) {
 		c := fl.clients[0]
 		a, b := rlock.New(c, "a"), rlock.New(c, "b")
-		hb := mustLock(t, b)
+		hb := locktest.MustLock(t, b)
 		time.AfterFunc(300*time.Millisecond, func() { _ = hb.Unlock(context.Background()) })
-		h := mustLock(t, multilock.New(a, b), latchkey.Lease(200*time.Millisecond))
+		h := locktest.MustLock(t, multilock.New(a, b), latchkey.Lease(200*time.Millisecond))
 		require.Equal(t, window(200*time.Millisecond), h.Remaining())
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 	})
 }
 
@@ -192,7 +193,7 @@ func TestAllClose(t *testing.T) {
 	inFleet(t, 2, func(t *testing.T, fl *fleet) {
 		ms := rlocks("m", fl.clients...)
 		l := multilock.New(ms...)
-		h := mustLock(t, l)
+		h := locktest.MustLock(t, l)
 		require.NoError(t, fl.clients[1].Close())
 		ended(t, h, latchkey.ErrClosed)
 		require.ErrorIs(t, h.Unlock(t.Context()), latchkey.ErrClosed)
@@ -209,7 +210,7 @@ func TestAllReenters(t *testing.T) {
 	inFleet(t, 2, func(t *testing.T, fl *fleet) {
 		a, b := rlock.New(fl.clients[0], "a"), rlock.New(fl.clients[1], "b")
 		l := multilock.New(a, b)
-		h := mustLock(t, l)
+		h := locktest.MustLock(t, l)
 		inner, err := l.TryLock(h.Context())
 		require.NoError(t, err)
 		single, err := b.TryLock(inner.Context())
@@ -217,10 +218,10 @@ func TestAllReenters(t *testing.T) {
 		n, err := b.HoldCount(h.Context())
 		require.NoError(t, err)
 		require.Equal(t, 3, n)
-		mustUnlock(t, single)
-		mustUnlock(t, inner)
+		locktest.MustUnlock(t, single)
+		locktest.MustUnlock(t, inner)
 		require.NoError(t, h.Context().Err())
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 		clean(t, fl.envs...)
 
 		ctx := latchkey.WithHolder(t.Context())
@@ -252,7 +253,7 @@ func TestAllReenters(t *testing.T) {
 			require.NoError(t, <-done)
 		}
 		require.NoError(t, nested.Context().Err(), "a hold that is no part of it")
-		mustUnlock(t, nested)
+		locktest.MustUnlock(t, nested)
 		clean(t, fl.envs...)
 	})
 }
@@ -277,13 +278,13 @@ func TestAllNonReentrantMember(t *testing.T) {
 	inFleet(t, 2, func(t *testing.T, fl *fleet) {
 		a, b := rlock.New(fl.clients[0], "a"), rlock.New(fl.clients[1], "b", rlock.NonReentrant())
 		l := multilock.New(a, b)
-		h := mustLock(t, l)
+		h := locktest.MustLock(t, l)
 		_, err := l.Lock(h.Context())
 		require.ErrorIs(t, err, latchkey.ErrReentry)
 		n, err := a.HoldCount(h.Context())
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 		require.NoError(t, fl.envs[1].Mini.Set("b", "a string"))
 		_, err = l.Lock(t.Context())
 		require.ErrorIs(t, err, latchkey.ErrKeyConflict)
@@ -300,9 +301,9 @@ func TestAllNonReentrantMember(t *testing.T) {
 func TestAllBothHalves(t *testing.T) {
 	inFleet(t, 1, func(t *testing.T, fl *fleet) {
 		rw := rwlock.New(fl.clients[0], "rw")
-		h := mustLock(t, multilock.New(rw.ReadLock(), rw.WriteLock()))
+		h := locktest.MustLock(t, multilock.New(rw.ReadLock(), rw.WriteLock()))
 		refused(t, rw.ReadLock())
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 		clean(t, fl.envs...)
 	})
 }
@@ -314,13 +315,13 @@ func TestAllNested(t *testing.T) {
 		a, b := rlock.New(fl.clients[0], "a"), rlock.New(fl.clients[1], "b")
 		g := multilock.NewGroup(fl.clients[2], "g", "1", "2")
 		l := multilock.New(red, multilock.New(b, g), a)
-		h := mustLock(t, l)
+		h := locktest.MustLock(t, l)
 		for _, m := range []latchkey.Locker{a, b, red, g} {
 			refused(t, m)
 		}
 		again, err := l.TryLock(h.Context())
 		require.NoError(t, err)
-		mustUnlock(t, again)
+		locktest.MustUnlock(t, again)
 		require.NoError(t, h.Extend(t.Context(), time.Minute))
 		synctest.Wait()
 		fl.envs[2].Mini.Del("r") // one is a minority
@@ -347,12 +348,12 @@ func TestAllHoldAtLeast(t *testing.T) {
 	inFleet(t, 2, func(t *testing.T, fl *fleet) {
 		a, b := rlock.New(fl.clients[0], "a"), rlock.New(fl.clients[1], "b")
 		l := multilock.New(a, b)
-		hb := mustLock(t, b)
+		hb := locktest.MustLock(t, b)
 		_, err := l.TryLock(t.Context(), latchkey.HoldAtLeast(time.Minute))
 		require.ErrorIs(t, err, latchkey.ErrNotAcquired)
 		free(t, a)
-		mustUnlock(t, hb)
-		mustUnlock(t, mustLock(t, l, latchkey.HoldAtLeast(time.Minute)))
+		locktest.MustUnlock(t, hb)
+		locktest.MustUnlock(t, locktest.MustLock(t, l, latchkey.HoldAtLeast(time.Minute)))
 		refused(t, a)
 		refused(t, b)
 		time.Sleep(time.Minute + time.Millisecond)
@@ -364,14 +365,14 @@ func TestAllHoldAtLeast(t *testing.T) {
 func TestAllToken(t *testing.T) {
 	inFleet(t, 2, func(t *testing.T, fl *fleet) {
 		a, b := rlock.New(fl.clients[0], "a", rlock.Fenced()), rlock.New(fl.clients[1], "b")
-		h := mustLock(t, multilock.New(a, b))
+		h := locktest.MustLock(t, multilock.New(a, b))
 		token, err := a.Token(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, token, h.Token())
-		mustUnlock(t, h)
-		h = mustLock(t, multilock.New(a, rlock.New(fl.clients[1], "b", rlock.Fenced())))
+		locktest.MustUnlock(t, h)
+		h = locktest.MustLock(t, multilock.New(a, rlock.New(fl.clients[1], "b", rlock.Fenced())))
 		require.Zero(t, h.Token(), "tokens of two servers")
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 	})
 }
 
@@ -398,7 +399,7 @@ func TestAllSilentServer(t *testing.T) {
 // TestAllUnlockSilentServer: Unlock tries every member, and may be called again.
 func TestAllUnlockSilentServer(t *testing.T) {
 	inFleet(t, 2, func(t *testing.T, fl *fleet) {
-		h := mustLock(t, multilock.New(rlocks("m", fl.clients...)...))
+		h := locktest.MustLock(t, multilock.New(rlocks("m", fl.clients...)...))
 		fl.cut(true, 1)
 		start := time.Now()
 		err := h.Unlock(t.Context())
@@ -421,9 +422,9 @@ func TestAllForeignMember(t *testing.T) {
 	inFleet(t, 1, func(t *testing.T, fl *fleet) {
 		a := rlock.New(fl.clients[0], "a")
 		l := multilock.New(foreign{a}, rlock.New(fl.clients[0], "b"))
-		h := mustLock(t, l)
+		h := locktest.MustLock(t, l)
 		refused(t, a)
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 		_, err := multilock.New(nothing{}).Lock(t.Context())
 		require.ErrorContains(t, err, "no Hold and no error")
 		clean(t, fl.envs...)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/multilock"
 )
@@ -65,7 +66,7 @@ func TestRedCampaign(t *testing.T) {
 		c.servers = append(c.servers, s)
 		c.proxies = append(c.proxies, redistest.NewProxy(t, s.Addr))
 	}
-	ctx, stop := context.WithTimeout(t.Context(), d)
+	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var workers, drivers sync.WaitGroup
 	for w := range 4 {
@@ -75,6 +76,12 @@ func TestRedCampaign(t *testing.T) {
 		drivers.Go(func() { c.driver(ctx) })
 	}
 	drivers.Go(func() { c.starve(ctx) })
+	time.Sleep(d) // for how long it lasts; on a machine that is busy, until it has had its grants
+	least := int64(d / time.Second)
+	for end := time.Now().Add(time.Minute); c.grants.Load() <= least && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	stop()
 	workers.Wait()
 	drivers.Wait()
 
@@ -83,12 +90,12 @@ func TestRedCampaign(t *testing.T) {
 		t.Logf("%d times %s", c.faults[i].Load(), faultNames[i])
 	}
 	require.Zero(t, c.violations.Load(), "two holders at a time")
-	require.Positive(t, c.grants.Load(), "grants")
+	require.Greater(t, c.grants.Load(), least, "grants")
 	// Everything is up again: all that the dead have left ends, and the lock works.
 	require.Eventually(t, func() bool { return c.keys() == 0 }, 40*time.Second, 100*time.Millisecond, "keys are left")
 	h, err := c.lock(t).TryLock(t.Context(), latchkey.Wait(10*time.Second))
 	require.NoError(t, err)
-	mustUnlock(t, h)
+	locktest.MustUnlock(t, h)
 }
 
 func (c *campaign) keys() int {

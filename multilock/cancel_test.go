@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/multilock"
 )
@@ -45,7 +46,7 @@ func cancelAt(t *testing.T, fl *fleet, lock func(*fleet) latchkey.Locker, act re
 	t.Helper()
 	if contended {
 		// Another client has it, and gives it back soon.
-		h := mustLock(t, lock(&fleet{envs: fl.envs, clients: fl.more(t)}), latchkey.Lease(time.Minute))
+		h := locktest.MustLock(t, lock(&fleet{envs: fl.envs, clients: fl.more(t)}), latchkey.Lease(time.Minute))
 		time.AfterFunc(120*time.Millisecond, func() { _ = h.Unlock(context.Background()) })
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/multilock"
 )
@@ -28,16 +29,16 @@ import (
 func TestGroupSets(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		a, b := newClient(t, env.Redis), newClient(t, env.Client())
-		ab := mustLock(t, multilock.NewGroup(a, "g", "a", "b"))
+		ab := locktest.MustLock(t, multilock.NewGroup(a, "g", "a", "b"))
 		refused(t, multilock.NewGroup(b, "g", "b", "c"))
 		refused(t, multilock.NewGroup(b, "g", "b", "a", "b"))
 		free(t, multilock.NewGroup(b, "g", "c", "d"))
 		free(t, multilock.NewGroup(b, "other", "a", "b"))
-		cd := mustLock(t, multilock.NewGroup(b, "g", "c", "d"))
-		mustUnlock(t, ab)
+		cd := locktest.MustLock(t, multilock.NewGroup(b, "g", "c", "d"))
+		locktest.MustUnlock(t, ab)
 		refused(t, multilock.NewGroup(a, "g", "a", "c"))
 		free(t, multilock.NewGroup(a, "g", "a", "b"))
-		mustUnlock(t, cd)
+		locktest.MustUnlock(t, cd)
 		require.Empty(t, env.Mini.Keys())
 	})
 }
@@ -46,7 +47,7 @@ func TestGroupSets(t *testing.T) {
 func TestGroupWakes(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		a, b := newClient(t, env.Redis), newClient(t, env.Client())
-		h := mustLock(t, multilock.NewGroup(a, "g", "a", "b", "c"))
+		h := locktest.MustLock(t, multilock.NewGroup(a, "g", "a", "b", "c"))
 		var wg sync.WaitGroup
 		var released time.Time
 		for _, v := range []string{"a", "b", "c"} {
@@ -62,7 +63,7 @@ func TestGroupWakes(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, 1, b.Stats().Subscriptions, "all wait on the group")
 		released = time.Now()
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 		wg.Wait()
 	})
 }
@@ -82,7 +83,7 @@ func TestGroupOverlapsByOneHolder(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 2, n, "hold count of the value they share")
 		time.Sleep(time.Hour) // both are renewed
-		mustUnlock(t, h1)
+		locktest.MustUnlock(t, h1)
 		free(t, multilock.NewGroup(other, "g", "a"))
 		refused(t, multilock.NewGroup(other, "g", "b"))
 		refused(t, multilock.NewGroup(other, "g", "c"))
@@ -90,14 +91,14 @@ func TestGroupOverlapsByOneHolder(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, bc.Unlock(ctx))
 		require.ErrorIs(t, again.Unlock(ctx), latchkey.ErrNotHeld)
-		mustUnlock(t, h2)
+		locktest.MustUnlock(t, h2)
 		require.Empty(t, env.Mini.Keys())
 
 		// A Hold's Context speaks for its own values only.
-		h1 = mustLock(t, ab)
+		h1 = locktest.MustLock(t, ab)
 		_, err = bc.TryLock(h1.Context())
 		require.ErrorIs(t, err, latchkey.ErrNotAcquired)
-		mustUnlock(t, h1)
+		locktest.MustUnlock(t, h1)
 	})
 }
 
@@ -106,7 +107,7 @@ func TestGroupOverlapsByOneHolder(t *testing.T) {
 func TestGroupLosesWithOneValue(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		c, other := newClient(t, env.Redis), newClient(t, env.Client())
-		h := mustLock(t, multilock.NewGroup(c, "g", "a", "b"))
+		h := locktest.MustLock(t, multilock.NewGroup(c, "g", "a", "b"))
 		freed, err := multilock.NewGroup(other, "g", "b").ForceUnlock(t.Context())
 		require.NoError(t, err)
 		require.True(t, freed)
@@ -114,7 +115,7 @@ func TestGroupLosesWithOneValue(t *testing.T) {
 		isLost(t, h.Unlock(t.Context()))
 		require.Empty(t, env.Mini.Keys())
 
-		h = mustLock(t, multilock.NewGroup(c, "g", "a", "b"))
+		h = locktest.MustLock(t, multilock.NewGroup(c, "g", "a", "b"))
 		_, err = multilock.NewGroup(other, "g", "b").ForceUnlock(t.Context())
 		require.NoError(t, err)
 		start := time.Now()
@@ -129,7 +130,7 @@ func TestGroupRenewsInBatches(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		c := newClient(t, env.Redis)
 		for i := range 200 {
-			mustLock(t, multilock.NewGroup(c, "g"+strconv.Itoa(i%7), strconv.Itoa(i), "x"+strconv.Itoa(i)), latchkey.Label("me"))
+			locktest.MustLock(t, multilock.NewGroup(c, "g"+strconv.Itoa(i%7), strconv.Itoa(i), "x"+strconv.Itoa(i)), latchkey.Label("me"))
 		}
 		before := env.Commands("")
 		time.Sleep(time.Minute)
@@ -233,7 +234,7 @@ func TestGroupKilled(t *testing.T) {
 		h, err := all.TryLock(t.Context(), latchkey.Wait(10*time.Second))
 		require.NoError(t, err)
 		require.Less(t, time.Since(start), 3*time.Second)
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 		require.Empty(t, slices.DeleteFunc(s.Do(t, "KEYS", "*"), func(k string) bool {
 			return strings.HasPrefix(k, "latchkey_group:") // of the dead, for the rest of a lease
 		}))

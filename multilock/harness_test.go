@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/rlock"
 )
@@ -36,18 +37,6 @@ func rlocks(name string, cs ...*latchkey.Client) []latchkey.Locker {
 	return out
 }
 
-func mustLock(t testing.TB, l latchkey.Locker, opts ...latchkey.LockOption) *latchkey.Hold {
-	t.Helper()
-	h, err := l.Lock(t.Context(), opts...)
-	require.NoError(t, err)
-	return h
-}
-
-func mustUnlock(t testing.TB, h *latchkey.Hold) {
-	t.Helper()
-	require.NoError(t, h.Unlock(t.Context()))
-}
-
 // refused checks that l cannot be taken now.
 func refused(t testing.TB, l latchkey.Locker) {
 	t.Helper()
@@ -61,7 +50,7 @@ func free(t testing.TB, l latchkey.Locker) {
 	t.Helper()
 	h, err := l.TryLock(t.Context())
 	require.NoError(t, err)
-	mustUnlock(t, h)
+	locktest.MustUnlock(t, h)
 }
 
 func isLost(t testing.TB, err error) {

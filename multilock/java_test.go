@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/multilock"
 )
@@ -105,7 +106,7 @@ func TestGroupBytes(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t)
 	c := newClient(t, rdb)
-	h := mustLock(t, multilock.NewGroup(c, "class_100", "Jack_001", "Mary_002"))
+	h := locktest.MustLock(t, multilock.NewGroup(c, "class_100", "Jack_001", "Mary_002"))
 	me := h.HolderID()
 	got := rdb.HGetAll(t.Context(), "class_100").Val()
 	for _, v := range []string{hashJack, hashMary} {
@@ -120,8 +121,8 @@ func TestGroupBytes(t *testing.T) {
 	again, err := multilock.NewGroup(c, "class_100", "Mary_002", "Jack_001").Lock(h.Context())
 	require.NoError(t, err)
 	require.Equal(t, "2", rdb.HGet(t.Context(), "class_100", hashMary+":"+me+":lock_count").Val())
-	mustUnlock(t, again)
-	mustUnlock(t, h)
+	locktest.MustUnlock(t, again)
+	locktest.MustUnlock(t, h)
 	require.Empty(t, s.Do(t, "KEYS", "*"))
 }
 
@@ -135,10 +136,10 @@ func TestGroupJava(t *testing.T) {
 	both := &java{rdb, "class_100", javaOwner, []any{hashMary, hashJack}}
 
 	// We hold.
-	h := mustLock(t, g)
+	h := locktest.MustLock(t, g)
 	require.InDelta(t, 30*time.Second, jack.take(t, time.Minute), float64(5*time.Second))
 	require.False(t, jack.give(t))
-	mustUnlock(t, h)
+	locktest.MustUnlock(t, h)
 	require.Empty(t, s.Do(t, "KEYS", "*"))
 
 	// Java holds, twice.
@@ -172,7 +173,7 @@ func TestGroupJava(t *testing.T) {
 	defer sub.Close()
 	_, err = sub.Receive(t.Context())
 	require.NoError(t, err)
-	mustUnlock(t, h)
+	locktest.MustUnlock(t, h)
 	msg, err := sub.ReceiveMessage(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "0", msg.Payload)

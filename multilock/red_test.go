@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/multilock"
 	"github.com/latchkey-go/latchkey/rlock"
@@ -34,7 +35,7 @@ func (fl *fleet) another(t testing.TB, opts ...latchkey.Option) *multilock.Lock 
 func TestRedExcludes(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
 		other := fl.another(t)
-		h := mustLock(t, l)
+		h := locktest.MustLock(t, l)
 		synctest.Wait()
 		require.Equal(t, 5, fl.holding("r"), "late grants join")
 		require.Zero(t, h.Token())
@@ -43,11 +44,11 @@ func TestRedExcludes(t *testing.T) {
 		_, err := other.TryLock(t.Context(), latchkey.Wait(time.Second))
 		require.ErrorIs(t, err, latchkey.ErrNotAcquired)
 		require.LessOrEqual(t, time.Since(start), time.Second)
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 		ended(t, h, context.Canceled)
 		require.ErrorIs(t, h.Unlock(t.Context()), latchkey.ErrNotHeld)
 		clean(t, fl.envs...)
-		mustUnlock(t, mustLock(t, other))
+		locktest.MustUnlock(t, locktest.MustLock(t, other))
 		clean(t, fl.envs...)
 	})
 }
@@ -55,7 +56,7 @@ func TestRedExcludes(t *testing.T) {
 // TestRedWaiterGetsIn: soon after the lock is free.
 func TestRedWaiterGetsIn(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
-		h := mustLock(t, l)
+		h := locktest.MustLock(t, l)
 		var wg sync.WaitGroup
 		var released time.Time
 		wg.Go(func() {
@@ -67,7 +68,7 @@ func TestRedWaiterGetsIn(t *testing.T) {
 		})
 		time.Sleep(10 * time.Second)
 		released = time.Now()
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 		wg.Wait()
 		clean(t, fl.envs...)
 	})
@@ -78,7 +79,7 @@ func TestRedValidity(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
 		const lease, way = time.Second, 20 * time.Millisecond
 		// The first acquire connects, which is several round trips.
-		mustUnlock(t, mustLock(t, l))
+		locktest.MustUnlock(t, locktest.MustLock(t, l))
 		synctest.Wait()
 		for i, c := range fl.envs {
 			for _, p := range c.Links() {
@@ -86,7 +87,7 @@ func TestRedValidity(t *testing.T) {
 			}
 		}
 		start := time.Now()
-		h := mustLock(t, l, latchkey.Lease(lease))
+		h := locktest.MustLock(t, l, latchkey.Lease(lease))
 		require.Equal(t, way, time.Since(start), "when the third had answered")
 		require.Equal(t, window(lease)-way, h.Remaining())
 		<-h.Lost()
@@ -111,13 +112,13 @@ func (fl *fleet) far(way time.Duration, servers ...int) {
 func TestRedFarServers(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
 		const way = 120 * time.Millisecond
-		mustUnlock(t, mustLock(t, l)) // connects
+		locktest.MustUnlock(t, locktest.MustLock(t, l)) // connects
 		synctest.Wait()
 		fl.far(way, 0, 2, 4)
 		start := time.Now()
-		h := mustLock(t, l)
+		h := locktest.MustLock(t, l)
 		require.Less(t, time.Since(start), 2*time.Second)
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 		clean(t, fl.envs...)
 
 		again := multilock.NewRed(rlocks("r", fl.clients...)...)
@@ -125,11 +126,11 @@ func TestRedFarServers(t *testing.T) {
 		h, err := again.TryLock(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, way, time.Since(start))
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 
 		fl.far(0, 0, 2, 4)
 		for range 3 {
-			mustUnlock(t, mustLock(t, l))
+			locktest.MustUnlock(t, locktest.MustLock(t, l))
 		}
 		fl.far(way, 0, 2, 4)
 		start = time.Now()
@@ -143,7 +144,7 @@ func TestRedFarServers(t *testing.T) {
 // TestRedSilentMajority: the time that one member has does not grow beyond bounds.
 func TestRedSilentMajority(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
-		mustUnlock(t, mustLock(t, l))
+		locktest.MustUnlock(t, locktest.MustLock(t, l))
 		fl.cut(true, 1, 2, 3)
 		longest := time.Duration(0)
 		for range 10 {
@@ -155,7 +156,7 @@ func TestRedSilentMajority(t *testing.T) {
 		// Its own answer, and that to what is given back.
 		require.LessOrEqual(t, longest, 2*time.Second)
 		fl.cut(false, 1, 2, 3)
-		mustUnlock(t, mustLock(t, l))
+		locktest.MustUnlock(t, locktest.MustLock(t, l))
 		time.Sleep(30 * time.Second) // what the cut servers were asked is undone
 		clean(t, fl.envs...)
 	})
@@ -164,13 +165,13 @@ func TestRedSilentMajority(t *testing.T) {
 // TestRedFarMinority: who is further away than the majority joins the hold later.
 func TestRedFarMinority(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
-		mustUnlock(t, mustLock(t, l))
+		locktest.MustUnlock(t, locktest.MustLock(t, l))
 		synctest.Wait()
 		fl.far(200*time.Millisecond, 1, 3)
-		h := mustLock(t, l)
+		h := locktest.MustLock(t, l)
 		time.Sleep(11 * time.Second)
 		require.Equal(t, 5, fl.holding("r"))
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 		clean(t, fl.envs...)
 	})
 }
@@ -179,10 +180,10 @@ func TestRedFarMinority(t *testing.T) {
 // than the majority that made it.
 func TestRedExtendWithinMaxHold(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
-		mustUnlock(t, mustLock(t, l))
+		locktest.MustUnlock(t, locktest.MustLock(t, l))
 		synctest.Wait()
 		fl.far(10*time.Millisecond, 1, 3)
-		h, start := mustLock(t, l, latchkey.MaxHold(10*time.Second)), time.Now()
+		h, start := locktest.MustLock(t, l, latchkey.MaxHold(10*time.Second)), time.Now()
 		time.Sleep(4 * time.Second)
 		require.NoError(t, h.Extend(t.Context(), time.Minute))
 		require.LessOrEqual(t, h.Remaining(), 6*time.Second)
@@ -200,7 +201,7 @@ func TestRedExtendWithinMaxHold(t *testing.T) {
 // TestRedSpentLease: answers that come when the lease is all but over are no lock.
 func TestRedSpentLease(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
-		mustUnlock(t, mustLock(t, l))
+		locktest.MustUnlock(t, locktest.MustLock(t, l))
 		synctest.Wait()
 		for _, c := range fl.envs {
 			for _, p := range c.Links() {
@@ -219,11 +220,11 @@ func TestRedSpentLease(t *testing.T) {
 // first one, which has given back what it takes.
 func TestRedSecondUnlock(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
-		h := mustLock(t, l)
+		h := locktest.MustLock(t, l)
 		synctest.Wait()
 		require.Equal(t, 5, fl.holding("r"))
 		fl.cut(true, 1, 3)
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 		start := time.Now()
 		require.ErrorIs(t, h.Unlock(t.Context()), latchkey.ErrNotHeld)
 		require.Zero(t, time.Since(start))
@@ -239,11 +240,11 @@ func TestRedMinorityDown(t *testing.T) {
 		fl.cut(true, 1, 3)
 		for range 10 {
 			start := time.Now()
-			h := mustLock(t, l)
+			h := locktest.MustLock(t, l)
 			require.Zero(t, time.Since(start), "time to lock")
 			refused(t, fl.another(t))
 			start = time.Now()
-			mustUnlock(t, h)
+			locktest.MustUnlock(t, h)
 			require.Zero(t, time.Since(start), "time to unlock")
 		}
 		fl.cut(true, 4)
@@ -263,7 +264,7 @@ func TestRedMinorityDown(t *testing.T) {
 		fl.cut(false, 1, 3, 4)
 		time.Sleep(time.Minute)
 		clean(t, fl.envs...)
-		mustUnlock(t, mustLock(t, l))
+		locktest.MustUnlock(t, locktest.MustLock(t, l))
 	})
 }
 
@@ -271,7 +272,7 @@ func TestRedMinorityDown(t *testing.T) {
 // majority, before the first lease on a server ends.
 func TestRedRenewalCountsAMajority(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
-		h := mustLock(t, l)
+		h := locktest.MustLock(t, l)
 		synctest.Wait()
 		fl.cut(true, 0, 1)
 		time.Sleep(2 * time.Minute)
@@ -295,7 +296,7 @@ func TestRedRenewalCountsAMajority(t *testing.T) {
 func TestRedRepairs(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
 		fl.cut(true, 3, 4)
-		h := mustLock(t, l)
+		h := locktest.MustLock(t, l)
 		require.Equal(t, 3, fl.holding("r"))
 		fl.cut(false, 3, 4)
 		time.Sleep(21 * time.Second)
@@ -309,7 +310,7 @@ func TestRedRepairs(t *testing.T) {
 			require.NoError(t, h.Context().Err())
 			refused(t, fl.another(t))
 		}
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 		clean(t, fl.envs...)
 	})
 }
@@ -318,7 +319,7 @@ func TestRedRepairs(t *testing.T) {
 // the next renewal.
 func TestRedWipedMajority(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
-		h := mustLock(t, l)
+		h := locktest.MustLock(t, l)
 		synctest.Wait()
 		for i := range 3 {
 			fl.envs[i].Mini.FlushAll()
@@ -335,7 +336,7 @@ func TestRedWipedMajority(t *testing.T) {
 func TestRedUnlockFindsALoss(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
 		for n := range 6 {
-			h := mustLock(t, l)
+			h := locktest.MustLock(t, l)
 			synctest.Wait()
 			for i := range n {
 				fl.envs[i].Mini.FlushAll()
@@ -356,17 +357,17 @@ func TestRedUnlockFindsALoss(t *testing.T) {
 // bound of a try.
 func TestRedUnlockSilentMinority(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
-		h := mustLock(t, l)
+		h := locktest.MustLock(t, l)
 		synctest.Wait()
 		fl.cut(true, 0, 4)
 		start := time.Now()
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 		require.LessOrEqual(t, time.Since(start), 50*time.Millisecond)
 		free(t, fl.another(t))
 		fl.cut(false, 0, 4)
 		time.Sleep(time.Minute)
 
-		h = mustLock(t, l)
+		h = locktest.MustLock(t, l)
 		synctest.Wait()
 		fl.cut(true, 0, 1, 2)
 		err := h.Unlock(t.Context())
@@ -384,7 +385,7 @@ func TestRedClockJump(t *testing.T) {
 	for first := range redistest.Many(5, 2) {
 		inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
 			other := fl.another(t)
-			h := mustLock(t, l)
+			h := locktest.MustLock(t, l)
 			synctest.Wait()
 			for _, i := range []int{first, (first + 1) % 5} {
 				fl.envs[i].Mini.SetTime(time.Now().Add(time.Hour))
@@ -394,8 +395,8 @@ func TestRedClockJump(t *testing.T) {
 				time.Sleep(350 * time.Millisecond)
 			}
 			require.NoError(t, h.Context().Err())
-			mustUnlock(t, h)
-			mustUnlock(t, mustLock(t, other))
+			locktest.MustUnlock(t, h)
+			locktest.MustUnlock(t, locktest.MustLock(t, other))
 		})
 	}
 }
@@ -403,7 +404,7 @@ func TestRedClockJump(t *testing.T) {
 // TestRedReenters: with the Hold's Context and with a holder, late members too.
 func TestRedReenters(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
-		h := mustLock(t, l)
+		h := locktest.MustLock(t, l)
 		synctest.Wait()
 		again, err := l.TryLock(h.Context())
 		require.NoError(t, err)
@@ -413,9 +414,9 @@ func TestRedReenters(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, 2, n, "hold count of member %d", i)
 		}
-		mustUnlock(t, again)
+		locktest.MustUnlock(t, again)
 		require.NoError(t, h.Context().Err())
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 		clean(t, fl.envs...)
 
 		ctx := latchkey.WithHolder(t.Context())
@@ -435,7 +436,7 @@ func TestRedReenters(t *testing.T) {
 // TestRedCancel: a call returns when its context ends, and leaves nothing.
 func TestRedCancel(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
-		h := mustLock(t, l)
+		h := locktest.MustLock(t, l)
 		other := fl.another(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 777*time.Millisecond)
 		defer cancel()
@@ -451,7 +452,7 @@ func TestRedCancel(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.LessOrEqual(t, time.Since(start), 120*time.Millisecond)
 		fl.cut(false, 0, 1, 2, 3, 4)
-		mustUnlock(t, h)
+		locktest.MustUnlock(t, h)
 		time.Sleep(time.Minute)
 		clean(t, fl.envs...)
 	})
@@ -461,7 +462,7 @@ func TestRedCancel(t *testing.T) {
 // was lost.
 func TestRedClose(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
-		h := mustLock(t, l)
+		h := locktest.MustLock(t, l)
 		synctest.Wait()
 		for i := range 2 {
 			require.NoError(t, fl.clients[i].Close())
@@ -480,7 +481,7 @@ func TestRedClose(t *testing.T) {
 // members of others as long as they are a majority, and fail then.
 func TestRedCloseWhileOthersWait(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
-		busy := mustLock(t, fl.another(t))
+		busy := locktest.MustLock(t, fl.another(t))
 		type result struct {
 			h   *latchkey.Hold
 			err error
@@ -498,7 +499,7 @@ func TestRedCloseWhileOthersWait(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		require.Empty(t, got)
-		mustUnlock(t, busy)
+		locktest.MustUnlock(t, busy)
 		first := <-got
 		require.NoError(t, first.err)
 		require.NoError(t, first.h.Context().Err())
@@ -565,13 +566,13 @@ func TestRedAsync(t *testing.T) {
 // TestRedHoldAtLeast: it stays closed on every server.
 func TestRedHoldAtLeast(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
-		h := mustLock(t, l, latchkey.HoldAtLeast(time.Minute))
-		mustUnlock(t, h)
+		h := locktest.MustLock(t, l, latchkey.HoldAtLeast(time.Minute))
+		locktest.MustUnlock(t, h)
 		refused(t, l)
 		time.Sleep(59 * time.Second)
 		refused(t, l)
 		time.Sleep(time.Second + time.Millisecond)
 		clean(t, fl.envs...)
-		mustUnlock(t, mustLock(t, l))
+		locktest.MustUnlock(t, locktest.MustLock(t, l))
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/lua"
 	"github.com/latchkey-go/latchkey/multilock"
@@ -134,19 +135,19 @@ func TestScriptsAtMemoryLimit(t *testing.T) {
 	g := newRawGroup(t)
 	c := newClient(t, g.rdb, latchkey.WithWatchdogTimeout(600*time.Millisecond))
 	l := multilock.NewGroup(c, "g", "a", "b")
-	h := mustLock(t, l)
+	h := locktest.MustLock(t, l)
 	inner, err := l.Lock(h.Context())
 	require.NoError(t, err)
-	lingers := mustLock(t, multilock.NewGroup(c, "g", "c"), latchkey.HoldAtLeast(2*time.Second))
+	lingers := locktest.MustLock(t, multilock.NewGroup(c, "g", "c"), latchkey.HoldAtLeast(2*time.Second))
 	g.s.Do(t, "CONFIG", "SET", "maxmemory", "1")
 	_, err = multilock.NewGroup(c, "g", "d").TryLock(t.Context())
 	require.ErrorContains(t, err, "OOM")
 	renewals := c.Stats().Renewals
 	redistest.Until(t, "renewals", func() bool { return c.Stats().Renewals > renewals+6 })
 	require.Zero(t, c.Stats().Losses)
-	mustUnlock(t, lingers)
-	mustUnlock(t, inner)
-	mustUnlock(t, h)
+	locktest.MustUnlock(t, lingers)
+	locktest.MustUnlock(t, inner)
+	locktest.MustUnlock(t, h)
 	g.s.Do(t, "CONFIG", "SET", "maxmemory", "0")
 	refused(t, multilock.NewGroup(c, "g", "c"))
 	redistest.Until(t, "the rest to lapse", func() bool { return len(g.s.Do(t, "KEYS", "*")) == 0 })

@@ -30,20 +30,20 @@ func TestReadersWhileTheSlotMoves(t *testing.T) {
 		begin func(t *testing.T, rw, other *rwlock.RWLock) (step func() error, held *latchkey.Hold)
 	}{
 		{"{rw}a reader leaves", []string{""}, func(t *testing.T, rw, _ *rwlock.RWLock) (func() error, *latchkey.Hold) {
-			leaves := must(t)(rw.ReadLock().Lock(t.Context()))
-			return func() error { return leaves.Unlock(t.Context()) }, must(t)(rw.ReadLock().Lock(t.Context()))
+			leaves := locktest.Must(t)(rw.ReadLock().Lock(t.Context()))
+			return func() error { return leaves.Unlock(t.Context()) }, locktest.Must(t)(rw.ReadLock().Lock(t.Context()))
 		}},
 		{"{rw}a reader lingers", nil, func(t *testing.T, rw, _ *rwlock.RWLock) (func() error, *latchkey.Hold) {
-			lingers := must(t)(rw.ReadLock().Lock(t.Context(), latchkey.HoldAtLeast(20*time.Second)))
+			lingers := locktest.Must(t)(rw.ReadLock().Lock(t.Context(), latchkey.HoldAtLeast(20*time.Second)))
 			return func() error { return lingers.Unlock(t.Context()) }, nil
 		}},
 		{"{rw}a writer reads on", []string{""}, func(t *testing.T, rw, _ *rwlock.RWLock) (func() error, *latchkey.Hold) {
 			ctx := latchkey.WithHolder(t.Context())
-			writes := must(t)(rw.WriteLock().Lock(ctx))
-			return func() error { return writes.Unlock(ctx) }, must(t)(rw.ReadLock().Lock(ctx))
+			writes := locktest.Must(t)(rw.WriteLock().Lock(ctx))
+			return func() error { return writes.Unlock(ctx) }, locktest.Must(t)(rw.ReadLock().Lock(ctx))
 		}},
 		{"{rw}a writer asks", []string{"", "latchkey_writer:"}, func(t *testing.T, rw, other *rwlock.RWLock) (func() error, *latchkey.Hold) {
-			reads := must(t)(rw.ReadLock().Lock(t.Context()))
+			reads := locktest.Must(t)(rw.ReadLock().Lock(t.Context()))
 			_, err := other.WriteLock().TryLock(t.Context(), latchkey.Wait(3*time.Second))
 			require.ErrorIs(t, err, latchkey.ErrNotAcquired)
 			return func() error {
@@ -99,10 +99,3 @@ func TestReaderMayLive(t *testing.T) {
 	require.Positive(t, reply[1])
 }
 
-func must(t *testing.T) func(*latchkey.Hold, error) *latchkey.Hold {
-	return func(h *latchkey.Hold, err error) *latchkey.Hold {
-		t.Helper()
-		require.NoError(t, err)
-		return h
-	}
-}

@@ -97,7 +97,6 @@ func (x *round) run(ctx context.Context) *outcome {
 	if x.fault.Children || x.fault.ClientClock || x.rand.IntN(4) == 0 {
 		x.start(o)
 	}
-	o.children = len(x.children)
 	defer func() { // also where the servers fail the campaign
 		for _, c := range x.children {
 			c.Kill()
@@ -119,6 +118,7 @@ func (x *round) run(ctx context.Context) *outcome {
 	}
 	stop()
 	wg.Wait()
+	o.children = len(x.children)
 	for _, c := range x.children {
 		slowest, err := c.Stop()
 		if err != nil {

@@ -3,7 +3,9 @@ package faults_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -437,4 +439,29 @@ func TestFaultNoReadTimeout(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 	}
 	redistest.Until(t, "connections", func() bool { return rdb.PoolStats().TotalConns == 0 })
+	r.proxies[0].Mute(false)
+
+	// Nor does one who waits already, whose requests have no bound of their own.
+	h = locktest.MustLock(t, rlock.New(locktest.NewClient(t, redistest.User(t, r.direct)), "a"))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := rlock.New(locktest.NewClient(t, rdb, latchkey.WithRecheck(100*time.Millisecond)), "a").Lock(ctx)
+		ended <- err
+	}()
+	redistest.Until(t, "the waiter to ask again and again", func() bool { return r.proxies[0].Commands("evalsha") > 6 })
+	var dropped atomic.Int64
+	r.proxies[0].OnCommand(func(args []string) redistest.Act {
+		if strings.EqualFold(args[0], "evalsha") {
+			dropped.Add(1)
+			return redistest.Drop
+		}
+		return redistest.Pass
+	})
+	redistest.Until(t, "two requests without an answer", func() bool { return dropped.Load() == 2 }) // the first is inline
+	cancel()
+	require.ErrorIs(t, locktest.Within(t, ended, 5*time.Second), context.Canceled)
+	redistest.Until(t, "connections", func() bool { s := rdb.PoolStats(); return s.TotalConns == s.IdleConns })
+	locktest.MustUnlock(t, h)
 }

@@ -105,15 +105,29 @@ func (w *world) empty() {
 	})
 }
 
-// waits starts to lock, and returns when a request of it was refused.
+// waits starts to lock, and returns when Redis has refused a request of it that was made
+// while it listened.
 func (w *world) waits(l taker) <-chan error {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), patience)
 	w.Cleanup(cancel)
 	done := make(chan error, 1)
+	seen := w.server.Monitor(w)
+	defer seen.Stop()
 	go func() { done <- l.lock(ctx) }()
-	redistest.Until(w, "the waiter to listen", func() bool { return len(w.server.Do(w, "PUBSUB", "CHANNELS")) > 0 })
-	time.Sleep(50 * time.Millisecond) // until it has asked once more; if it has not, it need not be woken
+	redistest.Until(w, "the waiter to ask while it listens", func() bool {
+		listens, asks := false, false
+		for _, line := range seen.Lines() {
+			switch {
+			case line.Script():
+			case strings.HasSuffix(strings.ToLower(line.Args[0]), "subscribe"):
+				listens, asks = true, false
+			case strings.HasPrefix(strings.ToLower(line.Args[0]), "eval"):
+				asks = listens
+			}
+		}
+		return asks
+	})
 	return done
 }
 
