@@ -37,7 +37,7 @@ func between(t *testing.T, waits time.Duration, as func(context.Context) context
 type pair struct {
 	*testing.T
 	b      *redistest.Env
-	h      *latchkey.Hold // of the one
+	h      *latchkey.Hold          // of the one
 	got    <-chan locktest.Outcome // of the other
 	waiter *latchkey.Client
 	ctx    context.Context // with which it waits
@@ -248,7 +248,7 @@ func TestGivenToTheDeadOfTheSameID(t *testing.T) {
 	waiting(t, born, 1)
 	redistest.Until(t, "a listener", listeners(1))
 	require.Len(t, queued(t, r.direct, "f"), 2)
-	unlock(t, h)                      // to the dead
+	unlock(t, h)                                // to the dead
 	o := locktest.Within(t, got, 4*time.Second) // its next question is due after 5 s
 	require.NoError(t, o.Err)
 	unlock(t, o.Hold)

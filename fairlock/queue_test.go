@@ -666,23 +666,19 @@ func TestJavaHoldsGoGivesUp(t *testing.T) {
 	redistest.Until(t, "no queue", func() bool { return rdb.Exists(t.Context(), queueKey("f"), scoresKey("f")).Val() == 0 })
 }
 
-// roomy is a pool with a connection for everybody. go-redis keeps the channels of
-// those who wait for one in a pool of the process, where bubbles must not mix.
-func roomy(o *redis.Options) { o.PoolSize = 1200 }
-
 // A holder that works for an hour: no waiter is taken for dead by anybody, not by a
 // Java client either, and they wait at next to no cost.
 func TestNobodyIsSweptInAnHour(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 		const waiters = 10
 		minutes := redistest.Many(60, 12)
-		holder := latchkey.New(b.Client(roomy))
+		holder := latchkey.New(b.Client())
 		defer holder.Close()
 		h := locktest.Must(t)(fairlock.New(holder, "f").Lock(t.Context()))
 		var clients []*latchkey.Client
 		var got []<-chan locktest.Outcome
 		for range 2 {
-			c := latchkey.New(b.Client(roomy))
+			c := latchkey.New(b.Client())
 			defer c.Close()
 			clients = append(clients, c)
 		}
@@ -722,7 +718,7 @@ func TestNobodyIsSweptInAnHour(t *testing.T) {
 // have been over: a live Go waiter behind keeps its place.
 func TestJavaTakesManyTimesAfterHours(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
-		holder, c := latchkey.New(b.Client(roomy)), latchkey.New(b.Client(roomy))
+		holder, c := latchkey.New(b.Client()), latchkey.New(b.Client())
 		defer holder.Close()
 		defer c.Close()
 		h := locktest.Must(t)(fairlock.New(holder, "f").Lock(t.Context()))
@@ -753,10 +749,10 @@ func TestJavaTakesManyTimesAfterHours(t *testing.T) {
 // dies as a Java client does costs what is left of its deadline.
 func TestDeadClients(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
-		holder, live := latchkey.New(b.Client(roomy)), latchkey.New(b.Client(roomy))
+		holder, live := latchkey.New(b.Client()), latchkey.New(b.Client())
 		defer holder.Close()
 		defer live.Close()
-		conn := b.Client(roomy)
+		conn := b.Client()
 		dead := latchkey.New(conn)
 		h := locktest.Must(t)(fairlock.New(holder, "f").Lock(t.Context()))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -808,10 +804,10 @@ func TestDeadClients(t *testing.T) {
 func TestShortQueueTimeout(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 		option := fairlock.QueueTimeout(500 * time.Millisecond)
-		holder, live := latchkey.New(b.Client(roomy)), latchkey.New(b.Client(roomy))
+		holder, live := latchkey.New(b.Client()), latchkey.New(b.Client())
 		defer holder.Close()
 		defer live.Close()
-		conn := b.Client(roomy)
+		conn := b.Client()
 		dead := latchkey.New(conn)
 		h := locktest.Must(t)(fairlock.New(holder, "f", option).Lock(t.Context()))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -843,7 +839,7 @@ func TestShortQueueTimeout(t *testing.T) {
 // hundred of them that are looked at then.
 func TestWaitersCostNoPolling(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
-		holder, c := latchkey.New(b.Client(roomy)), latchkey.New(b.Client(roomy))
+		holder, c := latchkey.New(b.Client()), latchkey.New(b.Client())
 		defer holder.Close()
 		defer c.Close()
 		h := locktest.Must(t)(fairlock.New(holder, "f").Lock(t.Context()))
@@ -876,7 +872,7 @@ func TestWaitersCostNoPolling(t *testing.T) {
 // A lock that is free while it is another one's turn is not asked for without end.
 func TestNotYourTurnDoesNotSpin(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
-		c := latchkey.New(b.Client(roomy))
+		c := latchkey.New(b.Client())
 		defer c.Close()
 		require.EqualValues(t, -1, (&java{t: t, rdb: b.Redis, name: "f", owner: "uuid:1"}).acquire(javaWait))
 		(&java{t: t, rdb: b.Redis, name: "f", owner: "uuid:2"}).acquire(javaWait)

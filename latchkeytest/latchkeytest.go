@@ -61,6 +61,9 @@ func (s *Server) Redis(t testing.TB) *redis.Client {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{
 		Addr: s.addr,
+		// Whoever waits for a connection does so by a timer that go-redis keeps, and a timer
+		// of one bubble breaks the next.
+		PoolSize: 10_000,
 		Dialer: func(context.Context, string, string) (net.Conn, error) {
 			return s.mini.Dial()
 		},

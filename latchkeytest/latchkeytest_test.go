@@ -2,10 +2,14 @@ package latchkeytest_test
 
 import (
 	"context"
+	"runtime/debug"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
@@ -148,4 +152,21 @@ func TestLeftOpen(t *testing.T) {
 		synctest.Wait()
 		_ = h.Context()
 	})
+}
+
+// One bubble after another may have more callers than go-redis has connections by
+// itself: no one waits for a connection, by a timer that go-redis would keep for the next.
+func TestCrowdsInBubbles(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection would empty a sync.Pool
+	for range 2 {
+		synctest.Test(t, func(t *testing.T) {
+			s := latchkeytest.NewServer(t)
+			rdb := s.Redis(t)
+			var all sync.WaitGroup
+			for range 500 {
+				all.Go(func() { assert.ErrorIs(t, rdb.BLPop(t.Context(), time.Second, "none").Err(), redis.Nil) })
+			}
+			all.Wait()
+		})
+	}
 }

@@ -98,4 +98,3 @@ func TestReaderMayLive(t *testing.T) {
 	require.Zero(t, reply[0])
 	require.Positive(t, reply[1])
 }
-

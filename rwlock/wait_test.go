@@ -240,7 +240,7 @@ func TestWriterReleaseWakesAllReaders(t *testing.T) {
 func TestReadersGoInTogether(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		const roundTrip, readers = 10 * time.Millisecond, 40
-		rdb := b.Client(func(o *redis.Options) { o.PoolSize = readers })
+		rdb := b.Client()
 		link := b.Link(rdb)
 		link.HoldFor(roundTrip)
 		link.OnCommand(func(args []string) redistest.Act {

@@ -103,8 +103,8 @@ func (e *Env) Fleet(n int) []*Env {
 }
 
 // Client returns another client of the same server, over connections of its
-// own. It has go-redis's default options, changed by opts, and is closed at
-// the end of the bubble; closing it earlier does no harm.
+// own. It has go-redis's default options but for the size of its pool, changed by opts,
+// and is closed at the end of the bubble; closing it earlier does no harm.
 func (e *Env) Client(opts ...func(*redis.Options)) *redis.Client {
 	p := newProxy(func() (net.Conn, error) { return e.Mini.Dial() })
 	p.watch = func(args []string) {
@@ -116,6 +116,9 @@ func (e *Env) Client(opts ...func(*redis.Options)) *redis.Client {
 	}
 	o := &redis.Options{
 		Addr: e.addr,
+		// Whoever waits for a connection does so by a timer that go-redis keeps, and a timer
+		// of one bubble breaks the next.
+		PoolSize: 10_000,
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			if err := ctx.Err(); err != nil {
 				return nil, err // as a real one

@@ -211,7 +211,7 @@ func TestCrowdInFakeTime(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection would empty a sync.Pool
 	for range 2 {
 		redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
-			rdb := env.Client(func(o *redis.Options) { o.PoolSize = many })
+			rdb := env.Client()
 			link := env.Link(rdb)
 			link.HoldFor(time.Millisecond)
 			var together atomic.Int64

@@ -391,7 +391,6 @@ func TestHandOverOff(t *testing.T) {
 // At the end of a slice the others have their turn.
 func TestHandOverEndsWithItsSlice(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
-		env.Redis.Options().PoolSize = 20
 		c := locktest.NewClient(t, env.Redis)
 		l := rlock.New(c, passName)
 		ctx, cancel := context.WithCancel(t.Context())
