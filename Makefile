@@ -43,7 +43,7 @@ test-386:
 	@sh scripts/test-386
 
 # Random work under faults, every call checked: a minute, 15 minutes, all that
-# docs/reliability.md shows, and for as long as you like.
+# docs/evidence shows, and for as long as you like.
 check:
 	@sh scripts/chaos -race chaos check
 	@sh scripts/chaos -race matrix -fast
@@ -56,12 +56,12 @@ chaos:
 	@sh scripts/chaos chaos soak -minutes 15
 
 prove:
-	@sh scripts/chaos chaos prove -write ../docs/reliability.md
-	@sh scripts/chaos matrix -write ../docs/reliability.md
+	@sh scripts/chaos chaos prove -write ../docs/evidence/campaign.md
+	@sh scripts/chaos matrix -write ../docs/evidence/matrix.md
 
 # Bugs put into the library one by one: does the suite notice each?
 seeded:
-	@sh scripts/chaos seeded -write ../docs/reliability.md
+	@sh scripts/chaos seeded -write ../docs/evidence/seeded.md
 
 soak:
 	@sh scripts/chaos chaos soak -minutes $(MIN)
@@ -125,8 +125,8 @@ help:
 	@echo "make check       a minute of random work under faults, every call checked (part of make test-all)"
 	@echo "make plain       random work without faults, a minute: what is left in Redis?"
 	@echo "make chaos       the same for 15 minutes"
-	@echo "make prove       the campaigns, figures and matrix of docs/reliability.md, into that file"
-	@echo "make seeded      its table of seeded bugs: is each noticed?"
+	@echo "make prove       the campaigns, figures and matrix, into docs/evidence"
+	@echo "make seeded      bugs put into the library one by one, into docs/evidence: is each noticed?"
 	@echo "make soak        the same as make chaos for MIN=60 minutes"
 	@echo "make interop     with real Redisson: needs a JDK and Maven, and installs them if it can; INTEROP=3.52.0 for one release"
 	@echo "make fuzz        every fuzz target for 2,000 inputs; FUZZTIME=10m for longer"

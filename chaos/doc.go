@@ -10,7 +10,7 @@
 //	campaign  rounds of workload under faults, each checked before the next
 //	plain     a load without faults, which must leave nothing in Redis
 //	figures   single numbers: lost replies, ghosts, hand-offs, cancellations
-//	report    report.json and the text for docs/reliability.md
+//	report    report.json and the text for docs/evidence
 //	matrix    each kind of fault against each primitive, with what is right there
 //	seeded    bugs put into the library one by one, which its tests must find
 //	cmd       the commands: chaos, matrix, seeded

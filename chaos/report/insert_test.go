@@ -21,3 +21,14 @@ func TestInsert(t *testing.T) {
 	require.ErrorContains(t, Insert(path, "other", "it", "new"), "has no place")
 	require.Error(t, Insert(path+"x", "part", "it", "new"))
 }
+
+// The pages that make prove and make seeded write have a place for what is written.
+func TestPagesHaveAPlace(t *testing.T) {
+	for part, command := range map[string]string{"campaign": "chaos", "matrix": "matrix", "seeded": "seeded"} {
+		text, err := os.ReadFile("../../docs/evidence/" + part + ".md")
+		require.NoError(t, err)
+		path := filepath.Join(t.TempDir(), part+".md")
+		require.NoError(t, os.WriteFile(path, text, 0o600))
+		require.NoError(t, Insert(path, part, command, "new"))
+	}
+}

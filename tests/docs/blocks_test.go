@@ -54,7 +54,7 @@ var fence = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
 func documents(t *testing.T) []string {
 	t.Helper()
 	var names []string
-	for _, pattern := range []string{"*.md", "docs/*.md", "*/README.md", "*/*/README.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "*/README.md", "*/*/README.md"} {
 		found, err := fs.Glob(os.DirFS(root), pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -290,15 +290,34 @@ func noteSourceFiles(t *testing.T) {
 	}
 }
 
-var relative = regexp.MustCompile(`\]\(([^)#: ]+)(#[^)]*)?\)`)
+var link = regexp.MustCompile(`\]\(([^)#: ]*)(?:#([^)]+))?\)`)
 
-// What documents link to, in this repository, is there.
+// What documents link to, in this repository, is there: the file, and the heading.
 func TestLinks(t *testing.T) {
 	for _, file := range documents(t) {
-		for _, m := range relative.FindAllStringSubmatch(fence.ReplaceAllString(read(t, file), ""), -1) {
-			if _, err := os.Stat(filepath.Join(root, filepath.Dir(file), m[1])); err != nil {
+		for _, m := range link.FindAllStringSubmatch(fence.ReplaceAllString(read(t, file), ""), -1) {
+			target := file
+			if m[1] != "" {
+				target = filepath.Join(filepath.Dir(file), m[1])
+			}
+			if _, err := os.Stat(filepath.Join(root, target)); err != nil {
 				t.Errorf("%s: %v", file, err)
+			} else if m[2] != "" && !slices.Contains(anchors(read(t, target)), m[2]) {
+				t.Errorf("%s: %s has no heading for #%s", file, target, m[2])
 			}
 		}
 	}
+}
+
+var (
+	heading     = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	punctuation = regexp.MustCompile(`[^\pL\pN_ -]`)
+)
+
+// anchors returns what links to the headings of a document say, as GitHub makes it.
+func anchors(text string) (names []string) {
+	for _, m := range heading.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+		names = append(names, strings.ReplaceAll(punctuation.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+	}
+	return names
 }

@@ -7,7 +7,7 @@
 //	chaos figure -name hand-offs -size 200000         one figure
 //	chaos plain -runs 20 -seconds 3                   a load without faults, which must leave nothing
 //	chaos check                                       a minute of everything
-//	chaos prove -write docs/reliability.md            everything, in earnest
+//	chaos prove -write ../docs/evidence/campaign.md   everything, in earnest
 //	chaos report -json report.json -write x.md        what a run has written, again
 //	chaos soak -minutes 60                            campaigns with new seeds, until then
 //
@@ -193,7 +193,7 @@ func (x *session) check() {
 	}
 }
 
-// prove is everything that docs/reliability.md shows.
+// prove is everything that docs/evidence/campaign.md shows.
 func (x *session) prove() {
 	for _, m := range figures.All {
 		x.figure(m, int(float64(m.Size)*x.scale))
