@@ -8,14 +8,14 @@ import (
 	"github.com/latchkey-go/latchkey/internal/engine"
 )
 
-// A Level says how bad a Finding is.
+// A Level is the severity of a Finding.
 type Level int
 
 // The levels of findings.
 const (
 	LevelOK      = Level(check.LevelOK)      // as it should be
-	LevelNote    = Level(check.LevelNote)    // to be known, no more
-	LevelWarning = Level(check.LevelWarning) // something works less well, or may break one day
+	LevelNote    = Level(check.LevelNote)    // good to know
+	LevelWarning = Level(check.LevelWarning) // works less well, or may break one day
 	LevelFailure = Level(check.LevelFailure) // something does not work
 )
 
@@ -48,44 +48,45 @@ func (r Report) Worst() Level {
 	return worst
 }
 
-// A Finding is the answer to one question.
+// A Finding is the result of one check.
 type Finding struct {
-	// Name is what it is about: "version", "role", "eviction", "memory",
-	// "persistence", "rights", "client", "pubsub", "clock", "topology", or "server" where
-	// one does not tell.
+	// Name is the subject: "version", "role", "eviction", "memory",
+	// "persistence", "rights", "client", "pubsub", "clock", "topology", or
+	// "server" if a server does not answer the questions.
 	Name   string
-	Server string // address; empty where it is about all
+	Server string // address; empty if the finding is about all servers
 	Level  Level
 	Text   string // one sentence, for people
 }
 
-// A ServerReport is a server as it describes itself. What it does not tell is
-// zero.
+// A ServerReport is a server's description of itself. Fields that the server
+// does not report are zero.
 type ServerReport struct {
 	Addr       string
 	Product    string // "redis" or "valkey"
 	Version    string
 	Role       string // "master", "slave" or "sentinel"
-	User       string // whom the server takes us for
+	User       string // the user of this client's connection
 	Replicas   int
 	MaxMemory  int64 // bytes; 0 for no limit
 	UsedMemory int64 // bytes
 	Policy     string
 	Persistent bool          // there is an append-only file
 	RoundTrip  time.Duration // the shortest of a few
-	Clock      time.Duration // how far the server's clock is ahead of ours, as far as can be told
+	Clock      time.Duration // how far the server's clock is ahead of ours, estimated
 }
 
-// Check looks at the Redis servers and tries what the primitives need of them:
-// version, role, memory policy, persistence, rights to commands, keys and Redis
-// channels, wake-ups, clocks, and the options of the go-redis client. In a Redis
-// Cluster it looks at each master. It is for people who set things up, and for a
-// command that shows what is wrong; a client works without it.
+// Check inspects the Redis servers and tries out what the primitives need of
+// them: version, role, memory policy, persistence, rights to commands, keys and
+// Redis channels, wake-ups, clocks, and the options of the go-redis client. In
+// a Redis Cluster it inspects each master. Check is for setting up and for
+// finding faults; a client works without it.
 //
-// It writes under names of its own with the client's key prefix, where each key
-// expires within a second, and leaves nothing behind. It takes some dozens of
-// round trips. An error means that no server could be asked; what is wrong with
-// servers that answer, and which masters of a cluster do not, is in the Report.
+// Check writes keys under names of its own with the client's key prefix. Each
+// of them expires within a second, so nothing stays behind. It takes some
+// dozens of round trips. It returns an error if no server could be asked.
+// Faults of servers that answer, and the masters of a cluster that do not
+// answer, are in the Report.
 func (c *Client) Check(ctx context.Context) (Report, error) {
 	got, err := check.Run(ctx, engine.Of(c))
 	r := Report{Topology: got.Topology}

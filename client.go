@@ -16,33 +16,39 @@ type seam = engine.Seam // see internal/engine/seam.go
 
 // A Client is what the primitives of one process share: the connection for
 // wake-ups, the watchdog that renews leases, and the id under which Redis knows
-// this process. Make one with New for each Redis, and share it: goroutines may.
+// this process. Make one with New for each Redis and share it. It is safe for
+// concurrent use.
 //
-// It has two long-lived goroutines, however much is held or waited for (and one
-// more that only reads, while anything is subscribed). They start with the first
-// use, and Close ends them.
+// A Client has two long-lived goroutines, however many holds and waiters there
+// are, and a third that only reads while anything is subscribed. They start on
+// first use. Close ends them.
 type Client struct{ seam }
 
-// New returns a Client on a connection of the caller's, which it never closes.
-// It does no I/O. It panics when rdb is nil or an option makes no sense.
+// New returns a Client that uses the caller's connection and never closes it.
+// New does no I/O. It panics if rdb is nil or an option is invalid.
 //
-// Every command goes through rdb, in a cluster through the client of a node where
-// commands share a pipeline: hooks, pool limits, a limiter and metrics hold for all.
-// Subscriptions are go-redis's and have no hooks. WithObserver tells what happens.
+// Every command goes through rdb; in a cluster, commands that share a pipeline
+// go through the client of their node. So the hooks, pool limits, limiter and
+// metrics of go-redis apply to all commands. Subscriptions are those of
+// go-redis, which runs no hooks for them. WithObserver reports what the client
+// does.
 //
-// With ContextTimeoutEnabled set in the options of rdb, which is recommended, a command
-// is sent on its caller's goroutine. Without it, a command whose context may end
-// has a goroutine of its own.
+// Set ContextTimeoutEnabled in the options of rdb: then a command is sent on
+// its caller's goroutine. Without it, a command whose context may end runs on a
+// goroutine of its own.
 //
-// Any redis.UniversalClient will do: single, Sentinel, Cluster. A redis.Ring has
-// no meaning here, and every method of a primitive on one returns
-// ErrUnsupported. A type of your own around a ClusterClient does not do as well as
-// that itself: which servers there are cannot be seen through it, so that its
-// waiters and those of others may not hear of each other, and find out by asking
-// again (WithRecheck). A client with neither ContextTimeoutEnabled nor a read timeout
-// (ReadTimeout -1) keeps a connection for a call whose caller has gone until its
-// server says something. Connections of a Dialer that know no deadlines, as through an
-// SSH tunnel, need ReadTimeout and WriteTimeout of -2, or go-redis fails each command.
+// rdb may be any redis.UniversalClient for a single server, Sentinel or
+// Cluster, with these limits:
+//
+//   - With a redis.Ring every method of a primitive returns ErrUnsupported.
+//   - A custom type that wraps a ClusterClient hides the servers of the
+//     cluster. Waiters of this client and of others may then miss each other's
+//     wake-ups, and find a release only by their recheck (WithRecheck).
+//   - With neither ContextTimeoutEnabled nor a read timeout (ReadTimeout -1), a
+//     call that was abandoned keeps its connection until the server replies.
+//   - If the Dialer returns connections without deadlines, as through an SSH
+//     tunnel, set ReadTimeout and WriteTimeout to -2. Otherwise go-redis fails
+//     each command.
 func New(rdb redis.UniversalClient, opts ...Option) *Client {
 	if rdb == nil || reflect.ValueOf(rdb).Kind() == reflect.Pointer && reflect.ValueOf(rdb).IsNil() {
 		badOption("New: the Redis client is nil")
@@ -69,31 +75,33 @@ func New(rdb redis.UniversalClient, opts ...Option) *Client {
 // ID returns the id that prefixes every holder of this client in Redis.
 func (c *Client) ID() string { return engine.Of(c).ID() }
 
-// Close gives back whatever is held, and ends the client. Every waiting call and
-// every later one returns ErrClosed. The Context of each Hold ends with the
-// cause ErrClosed before its lock is given back; its Lost stays open, for it was
-// not lost.
+// Close releases everything that the client holds and ends the client. Waiting
+// calls and later calls return ErrClosed. The Context of each Hold ends with
+// the cause ErrClosed before its lock is given back. Its Lost channel stays
+// open, because the hold was not lost.
 //
-// Close waits for the client's goroutines. When Redis does not answer, it takes
-// no longer than the unlock timeout and two seconds; then leases end what could
-// not be given back, and the error says so. What an acquire without an answer may
-// have taken it takes back for a second, and permits of a semaphore, which no lease
-// ends, for as long as it may; the error names the semaphores that may miss some. It
-// does not close the connection to Redis. Closing again does nothing.
+// Close waits for the client's goroutines. If Redis does not answer, Close
+// takes at most the unlock timeout plus two seconds, and its error says what
+// could not be given back; those locks end with their leases. Acquires whose
+// reply was lost are undone for up to one second. Permits of a semaphore have
+// no lease, so they are undone for as long as Close may take, and the error
+// names the semaphores that may have lost permits.
+//
+// Close does not close the connection to Redis. Further calls do nothing.
 func (c *Client) Close() error { return engine.Of(c).Close() }
 
-// Stats are numbers about a Client. The counters never fall.
+// Stats are numbers about a Client. The counters never decrease.
 type Stats struct {
 	Held          int // holds
-	Waiting       int // calls that wait for something
+	Waiting       int // calls that wait
 	Subscriptions int // Redis channels subscribed to
 
-	Renewals     uint64 // leases renewed, or tried to
-	Losses       uint64 // holds that ended without Unlock
+	Renewals     uint64 // renewals of leases, successful or not
+	Losses       uint64 // holds that ended without Unlock or Close
 	Resubscribes uint64 // times the connection for wake-ups was replaced
-	Rechecked    uint64 // wake-ups that a message missed and a recheck found
-	Undone       uint64 // failed acquires that had been granted, and were taken back
+	Rechecked    uint64 // releases that a recheck found because the wake-up was lost
+	Undone       uint64 // acquires that failed, had been granted after all, and were taken back
 }
 
-// Stats returns the present numbers. It asks nobody.
+// Stats returns the present numbers, without asking Redis.
 func (c *Client) Stats() Stats { return Stats(engine.Of(c).Stats()) }

@@ -1,9 +1,10 @@
-// Package latchkey coordinates workers on many machines through Redis, with the
-// objects of Java's Redisson and with its bytes: a Go worker and a Java service
-// that use the same name share the same lock.
+// Package latchkey coordinates workers on many machines through Redis. It
+// implements the locks and synchronizers of Java's Redisson and stores the same
+// bytes, so a Go worker and a Java service that use the same name share one
+// lock.
 //
-// A [Client] is made once for each Redis and shared. Each primitive is a package
-// of its own that takes one:
+// Make one [Client] for each Redis and share it. Each primitive is a package of
+// its own whose constructor takes the Client:
 //
 //	c := latchkey.New(rdb)
 //	defer c.Close()
@@ -16,55 +17,60 @@
 //	defer func() { _ = hold.Unlock(ctx) }() // works although ctx is cancelled by then
 //	return ship(hold.Context(), order)      // done the moment the lease is lost
 //
-// or, impossible to forget,
+// [Do] cannot forget the Unlock:
 //
 //	err := latchkey.Do(ctx, lock, func(ctx context.Context) error { … })
 //
-// in which [HoldFrom] gives the Hold at hand. [DoValue] returns a value too, and
-// semaphores have a Do for their permits.
+// Inside the function, [HoldFrom] returns the Hold. [DoValue] also returns a
+// value. Semaphores have a Do for their permits.
 //
-// A nil error means held, and nothing else does. What takes a [Locker] runs without
-// Redis, too: [NewLocal] excludes within one process, for development.
+// The caller holds the lock if, and only if, the error is nil. Code that takes
+// a [Locker] also runs without Redis: a lock made by [NewLocal] excludes within
+// one process, for development.
 //
 // # What is promised
 //
 //   - At most one holder at a time, for as long as Redis keeps its data and its
-//     clock. A holder whose lease ends hears of it, by its Hold's Context and
-//     Lost, before Redis lets another in.
-//   - Each call takes effect once. A request that is repeated, delayed or
-//     answered into the void does nothing twice; what a failed acquire has left
-//     is taken back, or ends with its lease.
-//   - No wake-up is lost for longer than the recheck (WithRecheck, 5 s).
+//     clock. When a lease ends, the Context and Lost of its Hold say so before
+//     Redis lets another holder in.
+//   - Each call takes effect once. A request that is repeated or delayed, or
+//     whose reply is lost, does nothing twice. What a failed acquire left in
+//     Redis is taken back, or ends with its lease.
+//   - A lost wake-up delays a waiter by the recheck (WithRecheck, 5 s) at most.
 //   - A blocking call returns within 100 ms of the end of its context, whatever
-//     Redis does. Unlock goes on without its context, for 3 s at most.
-//   - A call whose server does not answer returns after 3 s (WithAnswerTimeout),
-//     and at once when it refuses and has never answered. Those who wait already
+//     Redis does. Unlock continues without its context, for 3 s at most.
+//   - A call whose server does not answer returns after 3 s
+//     (WithAnswerTimeout). It returns at once if the server refuses the
+//     connection and has never answered before. Calls that are already waiting
 //     outlive an outage of 30 s.
-//   - Nothing stays behind: no goroutine, no subscription, and no key but the
-//     fencing token counters.
+//   - Nothing stays behind: no goroutine, no subscription, and no key except
+//     the fencing token counters.
 //
 // # What is not promised
 //
 // A lock that frees itself after a crash cannot tell a dead holder from a slow
-// one. Exclusion breaks when Redis loses data (a failover to a replica that had
-// not heard, a restart without persistence, eviction, FLUSHALL), when its clock
-// steps forward, and when a process is paused beyond its lease and writes before
-// it looks at its Context. Where that matters, take a lock with rlock.Fenced and
-// let the resource refuse a token that is less than one it has seen.
+// one. Exclusion breaks when Redis loses data (a failover to a replica that
+// lags behind, a restart without persistence, eviction, FLUSHALL), when the
+// server's clock steps forward, and when a process is paused beyond its lease
+// and then writes before it checks its Context. Where that matters, use a lock
+// with rlock.Fenced, and let the protected resource refuse a token smaller than
+// the greatest it has seen.
 //
 // # Words
 //
-//   - lease: for how long a hold is good unless it is renewed; kept by the expiry
-//     of a key in Redis
-//   - holder: who has it, "<client id>:<number>" in Redis; carried by a context,
-//     never a goroutine
+//   - lease: how long a hold lasts unless it is renewed; the expiry of a key in
+//     Redis
+//   - holder: the party that holds a lock, "<client id>:<number>" in Redis;
+//     carried by a context, never a goroutine
 //   - hold: one acquisition, from grant to release or loss; a [Hold]
-//   - hold count: how often a holder has taken a reentrant lock and not given back
+//   - hold count: how often a holder has taken a reentrant lock without giving
+//     it back
 //   - watchdog: the part of a client that renews leases, every third of a lease
-//   - trust window: for how long this process may go on believing that it holds,
+//   - trust window: how long this process may believe that it holds a lock,
 //     counted from before the request was sent
-//   - lost: the lease ended, or somebody took over, while we thought we held
+//   - lost: said of a hold whose lease ended, or whose lock was taken over,
+//     before it was released
 //   - hint: a wake-up from Redis, which may be late, merged or missing
-//   - fencing token: a number that grows with each acquisition, for the protected
-//     resource to check
+//   - fencing token: a number that grows with each acquisition, for the
+//     protected resource to check
 package latchkey

@@ -9,18 +9,18 @@ import (
 
 type holdSeam = engine.HoldSeam // see internal/engine/seam.go
 
-// A Hold is one acquisition of a lock, from grant to Unlock or loss. Whoever
-// acquires must Unlock; what is not given back is renewed for as long as the
-// process lives, unless a Lease or a MaxHold ends it.
+// A Hold is one acquisition of a lock, from grant to Unlock or loss. The caller
+// that acquires must Unlock. A hold that is not unlocked is renewed for as long
+// as the process lives, unless a Lease or a MaxHold ends it.
 //
-// Goroutines may share a Hold, and any of them may Unlock it. The methods of a
-// nil Hold return ErrNotHeld or a zero value.
+// A Hold is safe for concurrent use, and any goroutine may Unlock it. The
+// methods of a nil Hold return ErrNotHeld or a zero value.
 type Hold struct{ holdSeam }
 
-// noHold is the *Error of a method of a nil Hold.
+// noHold returns the *Error for a method of a nil Hold.
 func noHold(op string) error { return newError(op, "latchkey", "", false, ErrNotHeld) }
 
-// live returns what h stands for; nil for a nil Hold.
+// live returns the acquisition behind h, or nil if h is nil.
 func (h *Hold) live() engine.Held {
 	if h == nil {
 		return nil
@@ -28,26 +28,28 @@ func (h *Hold) live() engine.Held {
 	return engine.HeldOf(&h.holdSeam)
 }
 
-// Unlock gives the hold back: once for each Hold. When the holder has other
-// holds of the lock, the lock stays held and its lease stays as it is.
+// Unlock releases the hold. Call it once for each Hold. If the holder has other
+// holds of the lock, the lock stays held and its lease does not change.
 //
-// Do calls it and joins its error to the work's: use Do where the work is one
-// function. Elsewhere defer it as
+// Do calls Unlock and joins its error to that of the work: use Do where the
+// work is one function. Elsewhere, defer it:
 //
 //	defer func() { _ = hold.Unlock(ctx) }()
 //
-// which says to readers, and to errcheck, that the error is left: the work has
-// heard of a lost lease by the Context, and a lock that could not be given back ends
-// with its lease.
+// The blank assignment tells readers, and errcheck, that the error is ignored
+// on purpose: the Context has already told the work about a lost lease, and a
+// lock that could not be released ends with its lease.
 //
-// It does not stop when ctx is cancelled, so that a deferred Unlock works, but
-// after the unlock timeout (WithUnlockTimeout). A nil error means that Redis has
-// confirmed it. ErrNotHeld means that the Hold was given back before, and
-// together with ErrLeaseLost that it was lost: then what Redis may have of it
-// yet is given back, by one request that takes about a second at most. Nothing
-// is taken from a successor. After another error MaybeApplied tells whether
-// Redis may still show the lock held: then Unlock may be called again, nothing
-// renews it any more, and its lease ends it at the latest.
+// Unlock ignores the cancellation of ctx, so that a deferred Unlock works; it
+// stops after the unlock timeout (WithUnlockTimeout). A nil error means that
+// Redis has confirmed the release. ErrNotHeld means that the Hold was released
+// before. With ErrLeaseLost as well, it means that the Hold was lost; Unlock
+// then sends one request, for about a second at most, that releases what Redis
+// may still have of this Hold. It takes nothing from a later holder.
+//
+// After any other error, MaybeApplied reports whether Redis may still show the
+// lock as held. The lock is no longer renewed and ends with its lease at the
+// latest. Unlock may be called again.
 func (h *Hold) Unlock(ctx context.Context) error {
 	l := h.live()
 	if l == nil {
@@ -56,8 +58,8 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	return l.Unlock(ctx)
 }
 
-// UnlockAsync is Unlock that does not wait. The channel gets one value and is
-// closed.
+// UnlockAsync starts Unlock and returns at once. The channel receives one value
+// and is then closed.
 func (h *Hold) UnlockAsync(ctx context.Context) <-chan error {
 	ch := make(chan error, 1)
 	go func() {
@@ -68,14 +70,14 @@ func (h *Hold) UnlockAsync(ctx context.Context) <-chan error {
 }
 
 // Context returns a context for the work under the lock. It is derived from the
-// one given to the acquire, and it is done when the Hold ends: on Unlock, on
-// loss with the cause ErrLeaseLost, on the client's Close with the cause
-// ErrClosed. On loss it is done before Redis would let anybody else in, as far
-// as clocks can be trusted.
+// context given to the acquire, and it is done when the Hold ends: on Unlock,
+// on loss with the cause ErrLeaseLost, or on the client's Close with the cause
+// ErrClosed. On loss it is done before Redis would let another holder in, as
+// far as clocks can be trusted.
 //
-// It also carries the holder: whatever acquires this lock with it re-enters the
-// lock. Any other lock gets a fresh holder, so that goroutines that are started
-// with it still exclude each other there.
+// The returned context carries the holder: an acquire of this lock with it
+// re-enters the lock. An acquire of any other lock gets a fresh holder, so
+// goroutines that share the context still exclude each other there.
 //
 // The Context of a nil Hold is done.
 func (h *Hold) Context() context.Context {
@@ -86,14 +88,14 @@ func (h *Hold) Context() context.Context {
 	return l.Context()
 }
 
-// HoldFrom returns the Hold of which ctx is the Context, or whose Context ctx
-// derives from: the innermost where they nest. So a function that runs inside Do
-// finds the token, may Extend, and may watch Lost. ok is false where ctx comes from
-// no Hold.
+// HoldFrom returns the Hold whose Context is ctx, or an ancestor of ctx; if
+// Holds nest, it returns the innermost. A function that runs inside Do can thus
+// read the token, call Extend, and watch Lost. ok is false if ctx comes from no
+// Hold.
 //
-// What it returns stands for the same acquisition as the Hold that the acquire
-// returned, ended or not. Whoever acquired gives it back: inside Do leave Unlock to
-// Do.
+// The returned Hold stands for the same acquisition as the one that the acquire
+// returned, whether or not that has ended. Whoever acquired it must release it;
+// inside Do, leave Unlock to Do.
 func HoldFrom(ctx context.Context) (h *Hold, ok bool) {
 	l := engine.HoldFrom(ctx)
 	if l == nil {
@@ -112,8 +114,8 @@ var endedContext = func() context.Context {
 }()
 
 // Lost returns a channel that is closed when the hold is lost: its lease ended
-// without a renewal, or Redis said that it is not ours any more. It is never
-// closed by Unlock or Close. The Lost of a nil Hold is nil.
+// without a renewal, or Redis reported that the lock is no longer ours. Unlock
+// and Close never close it. The Lost of a nil Hold is nil.
 func (h *Hold) Lost() <-chan struct{} {
 	l := h.live()
 	if l == nil {
@@ -122,11 +124,14 @@ func (h *Hold) Lost() <-chan struct{} {
 	return l.Lost()
 }
 
-// Extend makes the lease last at least until lease from now; it never shortens
-// it. At least 3 ms. A hold that the watchdog renews goes on being renewed. One with a
-// MaxHold is extended as far as that lets it, which Remaining tells; where that leaves
-// nothing, the error says so, and the hold is as it was. ErrNotHeld, with ErrLeaseLost
-// if it was lost, means that there was nothing to extend.
+// Extend makes the lease last until at least lease from now. It never shortens
+// the lease. The least lease is 3 ms. A hold that the watchdog renews continues
+// to be renewed.
+//
+// A hold with a MaxHold is extended only as far as the MaxHold allows;
+// Remaining returns the result. If the MaxHold leaves nothing, Extend returns
+// an error and the hold is unchanged. ErrNotHeld, with ErrLeaseLost if the hold
+// was lost, means that there was nothing to extend.
 func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 	l := h.live()
 	if l == nil {
@@ -135,10 +140,10 @@ func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 	return l.Extend(ctx, lease)
 }
 
-// Remaining returns how long the hold may still be believed in, 0 when it has
-// ended. It asks nobody, and errs on the safe side: it counts from before the
-// last successful request was sent, by whichever of the machine's clocks says
-// less, and takes off a margin.
+// Remaining returns how long the hold may still be trusted, or 0 if it has
+// ended. It sends no request and errs on the safe side: it counts from before
+// the last successful request was sent, uses whichever of the machine's clocks
+// leaves less, and subtracts a margin.
 func (h *Hold) Remaining() time.Duration {
 	l := h.live()
 	if l == nil {
@@ -147,11 +152,11 @@ func (h *Hold) Remaining() time.Duration {
 	return l.Remaining()
 }
 
-// Token returns the fencing token of this acquisition, 0 if the lock gives none.
-// A later acquisition has a greater token (docs/guarantees.md says what that rests
-// on). Hand it to the resource that the lock
-// protects, and let that refuse whoever comes with a lesser one than it has
-// seen: nothing else keeps out a process that was paused beyond its lease.
+// Token returns the fencing token of this acquisition, or 0 if the lock has no
+// tokens. A later acquisition has a greater token; docs/guarantees.md says what
+// that depends on. Pass the token to the resource that the lock protects, and
+// let the resource refuse a token smaller than the greatest it has seen.
+// Nothing else keeps out a process that was paused beyond its lease.
 func (h *Hold) Token() int64 {
 	l := h.live()
 	if l == nil {
@@ -160,7 +165,8 @@ func (h *Hold) Token() int64 {
 	return l.Token()
 }
 
-// Holder returns the holder: that of WithHolder, where the acquire had one.
+// Holder returns the holder. It is the holder of WithHolder if the context of
+// the acquire has one.
 func (h *Hold) Holder() Holder {
 	l := h.live()
 	if l == nil {

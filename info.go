@@ -8,105 +8,116 @@ import (
 	"github.com/latchkey-go/latchkey/internal/inspect"
 )
 
-// A Kind is what a name stands for in Redis, as far as its keys tell.
+// A Kind is the kind of object that a name stands for in Redis, as far as its
+// keys show.
 type Kind string
 
-// The kinds that Info tells apart.
+// The kinds that Info distinguishes.
 const (
-	KindFree            Kind = inspect.KindFree      // there is nothing
-	KindLock            Kind = inspect.KindLock      // reentrant, fenced or spin; a fair lock for which nobody waits
+	KindFree            Kind = inspect.KindFree      // no object
+	KindLock            Kind = inspect.KindLock      // reentrant, fenced or spin lock; a fair lock without waiters
 	KindFair            Kind = inspect.KindFair      // fair lock with a queue
 	KindReadWrite       Kind = inspect.KindReadWrite // read-write lock
 	KindMultiLock       Kind = inspect.KindMulti     // multi-lock on a group of values
-	KindSemaphore       Kind = inspect.KindSemaphore // semaphore; one of permits, when none is out
-	KindPermitSemaphore Kind = inspect.KindPermits   // semaphore of permits, some of which are out
+	KindSemaphore       Kind = inspect.KindSemaphore // semaphore; or a permit semaphore with no permit out
+	KindPermitSemaphore Kind = inspect.KindPermits   // permit semaphore with permits out
 	KindLatch           Kind = inspect.KindLatch     // count-down latch
-	KindCounter         Kind = inspect.KindCounter   // semaphore or latch: there is an integer, and nothing says of what
+	KindCounter         Kind = inspect.KindCounter   // semaphore or latch: an integer that nothing identifies
 )
 
-// Info is what can be seen of a name at one moment. It may be history by the
-// time it is read: decide nothing by it but what to tell people.
+// Info is what Redis shows of a name at one moment. It may be out of date by
+// the time it is read: use it to inform people, not to decide.
 type Info struct {
 	Name string
 	Kind Kind
-	// At is the moment, by the server's clock. Since and Deadline below are by
-	// the same clock.
+	// At is the moment, by the server's clock. Since and Deadline below use the
+	// same clock.
 	At time.Time
-	// Holders are those who hold it, or the permits that are out.
+	// Holders are the holders of a lock, or the permits that are out.
 	Holders []HolderInfo
-	// Waiters are those who wait, the next one first. For a fair lock that is
-	// everybody, Java too. For anything else it is only the callers of this
-	// Client, because Redis knows of no others; see Listeners.
+	// Waiters are the waiting callers, the next one first. For a fair lock they
+	// are all waiters, including those in Java. For other objects they are only
+	// the callers of this Client, because Redis does not know the others; see
+	// Listeners.
 	Waiters []WaiterInfo
-	// Listeners is how many connections listen for its wake-ups, at least: each
-	// is a process, Go or Java, with one waiter or many. -1 where Redis does not
-	// tell. In a Redis Cluster it is those of one node.
+	// Listeners is at least how many connections listen for wake-ups of the
+	// object. Each is a process, Go or Java, with one waiter or more. It is -1
+	// if Redis does not tell. In a Redis Cluster it counts the connections of
+	// one node.
 	Listeners int
-	// Lease is how long a lock stays held if nobody renews it; 0 when there is
-	// nothing, -1 when the key has no expiry, as those of semaphores and latches.
+	// Lease is how long the lock stays held if nobody renews it. It is 0 if
+	// there is no key, and -1 if the key has no expiry, as the keys of
+	// semaphores and latches.
 	Lease time.Duration
-	// Token is the last fencing token given, 0 for none.
+	// Token is the last fencing token given, or 0 if there was none.
 	Token int64
-	// Count is how many permits of a semaphore are available, or what is left of
-	// a latch's count.
+	// Count is the number of available permits of a semaphore, or the remaining
+	// count of a latch.
 	Count int64
 }
 
-// HolderInfo is one holder.
+// HolderInfo describes one holder.
 type HolderInfo struct {
 	// ID is the holder as Redis shows it: "<client id>:<number>", with ":write"
-	// behind it for a writer; or the id of a permit.
+	// appended for a writer; or the id of a permit.
 	ID string
-	// Label is what the option Label said. Host and PID are the process that said
-	// it. They are empty for a holder without a label, as all of Java are; but
-	// this Client knows of its own.
+	// Label is the text of the option Label. Host and PID identify the process
+	// that set it. They are empty for a holder without a label, which includes
+	// every Java holder, except that this Client fills them in for its own
+	// holders.
 	Label string
 	Host  string
 	PID   int
-	// Since is when it came to hold it; zero where Host is empty.
+	// Since is when the holder acquired the object; zero if Host is empty.
 	Since time.Time
 	// Count is the hold count.
 	Count int
-	// Lease is how long it lasts if nobody renews it; 0 for a reader whose lease
-	// is over and whom nobody has swept out, -1 for a permanent permit.
+	// Lease is how long the hold lasts if nobody renews it. It is 0 for a
+	// reader whose lease is over but that nobody has removed yet, and -1 for a
+	// permanent permit.
 	Lease time.Duration
 	// Mode is "read" or "write" in a read-write lock.
 	Mode string
-	// Value is, in a multi-lock on a group, the hash of the value that is held.
+	// Value is the hash of the held value, in a multi-lock on a group.
 	Value string
 }
 
-// WaiterInfo is one who waits.
+// WaiterInfo describes one waiter.
 type WaiterInfo struct {
-	// ID is the holder that it will be; empty where it will have none.
+	// ID is the holder that the waiter will be; empty if it will have no
+	// holder.
 	ID string
-	// Label, Host, PID and Since, when it began to wait, are as in HolderInfo, for
-	// the callers of this Client, and for the first 100 in the queue of a fair
-	// lock.
+	// Label, Host and PID are as in HolderInfo. Since is when the wait began.
+	// They are set for the callers of this Client, and for the first 100 in the
+	// queue of a fair lock.
 	Label string
 	Host  string
 	PID   int
 	Since time.Time
-	// Deadline is when one in the queue of a fair lock is taken for dead unless
-	// it says that it is alive, as latchkey does every few seconds.
+	// Deadline is when a waiter in the queue of a fair lock is taken for dead
+	// unless it reports that it is alive, which latchkey does every few
+	// seconds.
 	Deadline time.Time
 }
 
-// Info tells what that name stands for, who holds it, and who waits. It is no
-// error that there is nothing. A key that is neither Redisson's nor latchkey's
-// is ErrKeyConflict.
+// Info returns what the name stands for, who holds it, and who waits. A name
+// without an object is not an error. A key that belongs neither to Redisson nor
+// to latchkey is ErrKeyConflict.
 //
-// It changes nothing and costs one round trip, and one more for each 500 labels
-// and read holds that there may be. What it shows is what Redis has at that moment: of
-// a lock that passes between waiters of one process, it may be a holder of just before.
+// Info changes nothing. It costs one round trip, and one more for each 500
+// labels and read holds that there may be. It shows what Redis has at that
+// moment: for a lock that passes between waiters of one process, that may be
+// the previous holder.
 //
-// More than 500 holders, waiters or permits are read in pieces of about 500, each
-// by a round trip of its own, so that Redis is never busy with it for more than a few
-// milliseconds. Such a reading is not of one moment. At, Lease, Token, Count and
-// Listeners are of its beginning, and so may be a holder that has gone since; one that
-// has come since may be missing. Nobody is shown twice. Whoever was there from the
-// beginning to the end is shown, but for a waiter of whom, or a permit of whose very
-// millisecond, more than 50 before it have gone between two pieces.
+// More than 500 holders, waiters or permits are read in pieces of about 500,
+// one round trip each, so that Redis is never busy for more than a few
+// milliseconds. Such a reading is not of one moment. At, Lease, Token, Count
+// and Listeners are of its beginning. A holder that has gone since the
+// beginning may be shown, and one that has come since may be missing. Nobody is
+// shown twice. Everybody who was there from beginning to end is shown, with two
+// exceptions: a waiter may be missing if more than 50 waiters before it left
+// between two pieces, and a permit if more than 50 permits of the same
+// millisecond before it did.
 func (c *Client) Info(ctx context.Context, name string) (Info, error) {
 	got, err := inspect.Read(ctx, engine.Of(c), name)
 	info := Info{

@@ -13,17 +13,20 @@ import (
 	"github.com/latchkey-go/latchkey/internal/names"
 )
 
-// NewLocal returns the lock of that name of this process, for development and
-// tests without a Redis. It excludes nobody in another process: never take it where
-// two processes run, in production above all. It panics when the name is empty.
+// NewLocal returns a lock that excludes within this process only, for
+// development and tests without Redis. It excludes no other process: do not use
+// it where two processes run, above all in production. It panics if the name is
+// empty.
 //
-// Within the process it is as rlock is: locks of one name are one lock; a Hold's
-// Context and WithHolder re-enter it; waiters are served in the order in which they
-// came. Lease, MaxHold, HoldAtLeast and Wait do what they say, Label nothing. A
-// hold without a Lease or a MaxHold lasts until Unlock: nothing renews it, nothing
-// can lose it, and its Remaining is the longest Duration there is. Token is 0.
+// Within the process it behaves as a lock of package rlock. Locks with one name
+// are one lock. A Hold's Context and WithHolder re-enter it. Waiters are served
+// in the order in which they came. Lease, MaxHold, HoldAtLeast and Wait have
+// their usual effect; Label has none. A hold without a Lease or a MaxHold lasts
+// until Unlock: nothing renews it, it cannot be lost, and its Remaining is the
+// longest Duration. Token is 0.
 //
-// It needs no client and no Close, and leaves nothing behind once all is unlocked.
+// A local lock needs no Client and no Close, and leaves nothing behind once it
+// is unlocked.
 func NewLocal(name string) Locker {
 	if err := names.Check(name); err != nil {
 		badOption("NewLocal: %v", err)
@@ -33,8 +36,8 @@ func NewLocal(name string) Locker {
 
 type localLock struct{ spec engine.Spec }
 
-// locals has the local locks that are held, waited for, or closed for a while.
-// Its mutex guards all that they are made of.
+// locals holds the local locks that are held, waited for, or closed for a
+// while. Its mutex guards the map and everything reachable from it.
 var locals = struct {
 	sync.Mutex
 	named map[string]*local
@@ -45,8 +48,8 @@ type local struct {
 	name    string
 	holder  uint64
 	holds   []*localHold
-	until   time.Time // the end of the longest lease of holder, for when each hold has one
-	closed  time.Time // until when it stays closed, whatever is unlocked
+	until   time.Time // end of the longest lease of holder; used if each hold has a lease
+	closed  time.Time // the lock stays closed until then, whatever is unlocked
 	timer   *time.Timer
 	waiters []*localWaiter
 }
@@ -137,7 +140,7 @@ func (l *localLock) wrap(op string, err error) error {
 	return newError(op, l.spec.Kind, l.spec.Name, false, err)
 }
 
-// grant gives s, which w's holder has, to w.
+// grant adds a hold for w, whose holder has the lock.
 func (s *local) grant(w *localWaiter) {
 	h := &localHold{local: s, holder: w.holder, cfg: w.cfg, gone: make(chan struct{})}
 	h.ctx, h.cancel = context.WithCancelCause(engine.WithHold(w.ctx, h))
@@ -167,7 +170,7 @@ func later(a, b time.Time) time.Time {
 func (s *local) prolong(d time.Duration)    { s.until = later(s.until, time.Now().Add(d)) }
 func (s *local) stayClosed(d time.Duration) { s.closed = later(s.closed, time.Now().Add(d)) }
 
-// end returns when s will be free without an Unlock; false for never.
+// end returns when the lock becomes free without an Unlock; false for never.
 func (s *local) end() (time.Time, bool) {
 	for _, h := range s.holds {
 		if !h.bounded {
@@ -180,7 +183,7 @@ func (s *local) end() (time.Time, bool) {
 	return s.until, true
 }
 
-// arm has s looked at when it may end.
+// arm sets the timer that calls look when the lock may end.
 func (s *local) arm() {
 	if s.timer != nil {
 		s.timer.Stop()
@@ -195,8 +198,8 @@ func (s *local) arm() {
 	}
 }
 
-// look frees s when its time is over. A timer that was too late to be stopped may
-// call it at any moment.
+// look frees the lock if its time is over. A timer that could not be stopped
+// may call look at any moment.
 func (s *local) look() {
 	at, ends := s.end()
 	if locals.named[s.name] != s || !ends || time.Now().Before(at) {
@@ -209,8 +212,8 @@ func (s *local) look() {
 	s.free()
 }
 
-// free gives s to the first who waits, and to all who wait in the name of the same
-// holder; without any there is no s any more.
+// free passes the lock to the first waiter and to all other waiters with the
+// same holder. Without waiters it removes the lock.
 func (s *local) free() {
 	if s.timer != nil {
 		s.timer.Stop()
@@ -238,19 +241,19 @@ type localHold struct {
 	local   *local
 	holder  uint64
 	cfg     *engine.LockConfig
-	bounded bool      // by a Lease or a MaxHold
-	most    time.Time // the end of its MaxHold; zero without one
+	bounded bool      // the hold has a Lease or a MaxHold
+	most    time.Time // end of its MaxHold; zero without one
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	gone    chan struct{} // behind Lost
+	gone    chan struct{} // the channel of Lost
 	err     error         // why it is not held
-	cause   error         // with which it ended
+	cause   error         // cause of the end
 	ended   func(cause error)
 }
 
 var _ engine.Held = (*localHold)(nil)
 
-// endLocked ends h; without a cause by Unlock.
+// endLocked ends h. A nil cause means Unlock.
 func (h *localHold) endLocked(cause error) {
 	h.err, h.cause = ErrNotHeld, cause
 	h.cancel(cause)
@@ -289,7 +292,7 @@ func (h *localHold) Unlock(context.Context) error {
 	case len(s.holds) > 0:
 		s.arm()
 	case time.Now().Before(s.closed):
-		s.holder = engine.NewHolder() // nobody's
+		s.holder = engine.NewHolder() // no caller's holder, so that nobody re-enters
 		s.arm()
 	default:
 		s.free()
@@ -318,7 +321,8 @@ func (h *localHold) Extend(ctx context.Context, lease time.Duration) error {
 	return nil
 }
 
-// withinMaxHoldLocked cuts a lease to what MaxHold leaves, as for a lock in Redis.
+// withinMaxHoldLocked shortens a lease to what MaxHold allows, as a lock in
+// Redis does.
 func (h *localHold) withinMaxHoldLocked(lease time.Duration) (time.Duration, error) {
 	most := h.most
 	for _, o := range h.local.holds {
@@ -359,7 +363,7 @@ func (h *localHold) Speaks(e *engine.Engine, s *engine.Spec) (holder uint64, ok 
 	return h.holder, h.err == nil
 }
 
-// JoinWhole and StayClosed let a multi-lock have it.
+// JoinWhole and StayClosed let a multi-lock use a local lock.
 func (h *localHold) JoinWhole(_ any, ended func(cause error)) {
 	locals.Lock()
 	defer locals.Unlock()
