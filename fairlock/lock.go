@@ -13,7 +13,7 @@ import (
 
 type lockSeam = engine.LockSeam // see internal/engine/part.go
 
-// A Lock is a fair lock on a client. Goroutines may share it.
+// A Lock is a fair lock on a client. It is safe for concurrent use.
 type Lock struct {
 	lockSeam
 	engine  *engine.Engine
@@ -23,8 +23,8 @@ type Lock struct {
 
 var _ latchkey.Locker = (*Lock)(nil)
 
-// New returns the lock of that name. It does no I/O. It panics when c is nil,
-// the name is empty, or an option makes no sense.
+// New returns the lock with the given name. It does no I/O. It panics if c is
+// nil, the name is empty, or an option is invalid.
 func New(c *latchkey.Client, name string, opts ...Option) *Lock {
 	if c == nil {
 		panic("fairlock: New: the client is nil")
@@ -45,29 +45,31 @@ func New(c *latchkey.Client, name string, opts ...Option) *Lock {
 // Name returns the name of the lock.
 func (l *Lock) Name() string { return l.spec.Name }
 
-// Lock takes l when it is the caller's turn: it stands in the queue, at the end,
-// until all who came before have had l or have left, or ctx is done.
+// Lock takes l when it is the caller's turn. The caller stands at the end of
+// the queue until all who came before have had l or have left, or until ctx is
+// done.
 //
-// If the error is nil, the caller holds l until it unlocks the Hold or the lease
-// is lost; see [latchkey.Hold]. Otherwise l is not held on this call's account,
-// and it has no place in the queue: both are withdrawn, or end by themselves if
-// Redis cannot be reached. The error is ctx's own when ctx ended the wait.
+// If the error is nil, the caller holds l until it unlocks the Hold or the
+// lease is lost; see [latchkey.Hold]. Otherwise this call holds nothing and has
+// no place in the queue: both are taken back, or end by themselves if Redis
+// cannot be reached. If ctx ended the wait, the error is ctx's own.
 //
-// The Hold's Context comes from ctx. A deadline on ctx therefore bounds the work
-// as well as the wait; TryLock with [latchkey.Wait] bounds the wait alone.
+// The Hold's Context derives from ctx, so a deadline on ctx bounds the work as
+// well as the wait. TryLock with [latchkey.Wait] bounds only the wait.
 //
-// A holder that has l already (see [latchkey.Hold.Context] and
-// [latchkey.WithHolder]) takes it once more without waiting. That never shortens
-// the lease it has. If what it has was lost, the error is ErrLeaseLost. With the
-// context from before its own Lock, it waits for itself.
+// If the holder in ctx already holds l (see [latchkey.Hold.Context] and
+// [latchkey.WithHolder]), Lock takes l once more without waiting and never
+// shortens the present lease. If the earlier hold was lost, the error is
+// ErrLeaseLost. A caller that locks l again with the context from before its
+// first Lock, and without WithHolder, waits for itself.
 func (l *Lock) Lock(ctx context.Context, opts ...latchkey.LockOption) (*latchkey.Hold, error) {
 	return l.acquire(ctx, engine.Lock, opts)
 }
 
-// TryLock takes l if it is free and nobody waits for it; with the option Wait it
+// TryLock takes l if it is free and has no waiters. With the option Wait it
 // stands in the queue for that time. If it does not get l, the error is
-// ErrNotAcquired. Without Wait one attempt is one command, and one more for each
-// answer that is lost on the way.
+// ErrNotAcquired. Without Wait an attempt is one command, plus one for each
+// reply that is lost.
 func (l *Lock) TryLock(ctx context.Context, opts ...latchkey.LockOption) (*latchkey.Hold, error) {
 	return l.acquire(ctx, engine.TryLock, opts)
 }
@@ -82,14 +84,14 @@ func (l *Lock) acquire(ctx context.Context, op *engine.Op, opts []latchkey.LockO
 	return h, nil
 }
 
-// Unlock gives back the latest hold that the holder in ctx has. It is for code
-// that has a holder in its context rather than a Hold in its hand; without one
-// it returns ErrNotHeld. See [latchkey.Hold.Unlock] for the rest.
+// Unlock releases the latest hold of the holder in ctx. It is for code that has
+// a holder in its context but no Hold; without a holder it returns ErrNotHeld.
+// See [latchkey.Hold.Unlock] for the rest.
 func (l *Lock) Unlock(ctx context.Context) error { return l.engine.UnlockHolder(ctx, l.spec) }
 
-// ForceUnlock frees l, whoever holds it, and reports whether anybody did. The next
-// one in the queue is told. The holder, if it is a Go client, learns of it within
-// one renewal: its Lost is closed.
+// ForceUnlock frees l, whoever holds it, and reports whether anybody did. The
+// next waiter in the queue is notified. A holder in a Go client learns of it
+// within one renewal: its Lost is closed.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	var freed bool
 	err := l.engine.Ask(ctx, "force-unlock", l.spec, false, func(ctx context.Context, opts run.Options) (err error) {
@@ -99,11 +101,12 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	return freed, err
 }
 
-// ForceUnlockHolder frees l if that holder has it, however often, and reports
-// whether it did: nobody else loses anything, not even one who has just come
-// after it. The holder is given as [latchkey.Hold.HolderID] and
-// [latchkey.Client.Info] show it. If it is a Go client, it learns of it within
-// one renewal: its Lost is closed. The next one in the queue is told.
+// ForceUnlockHolder frees l if the given holder has it, whatever its hold
+// count, and reports whether it did. It takes nothing from any other holder,
+// even if that has just acquired l. The holder is written as
+// [latchkey.Hold.HolderID] and [latchkey.Client.Info] return it. A holder in a
+// Go client learns of it within one renewal: its Lost is closed. The next
+// waiter in the queue is notified.
 func (l *Lock) ForceUnlockHolder(ctx context.Context, holder string) (bool, error) {
 	return l.engine.ForceHolder(ctx, "force-unlock", l.spec, holder)
 }
@@ -114,13 +117,14 @@ func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 	return st.all > 0, err
 }
 
-// IsHeldBy reports whether that holder of this client holds l.
+// IsHeldBy reports whether holder h of this client holds l.
 func (l *Lock) IsHeldBy(ctx context.Context, h latchkey.Holder) (bool, error) {
 	st, err := l.state(ctx, "is-held-by", l.engine.HolderID(engine.NumberOf(h)))
 	return st.mine > 0, err
 }
 
-// HoldCount returns how many times the holder in ctx holds l; 0 without one.
+// HoldCount returns how many times the holder in ctx holds l. It is 0 if ctx
+// has no holder.
 func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 	holder := l.engine.HeldBy(ctx, l.spec)
 	if holder == "" {
@@ -130,24 +134,25 @@ func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 	return st.mine, err
 }
 
-// TTL returns how long the present lease lasts if nobody renews it; 0 when l is
-// free, -1 when the key has no expiry, which latchkey and Redisson never leave.
+// TTL returns how long the present lease lasts if nobody renews it. It is 0 if
+// l is free, and -1 if the key has no expiry, which latchkey and Redisson never
+// leave.
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 	st, err := l.state(ctx, "ttl", "")
 	return st.left, err
 }
 
-// A Waiter is one who stands in the queue.
+// A Waiter is a place in the queue.
 type Waiter struct {
-	// ID is the holder that it will be, as Redis shows it.
+	// ID is the holder that the waiter will be, as Redis shows it.
 	ID string
-	// Deadline is when Redisson takes the waiter for dead, by the server's clock;
-	// the zero Time where somebody has removed it. A waiter of latchkey moves its
-	// own on while it waits.
+	// Deadline is when Redisson takes the waiter for dead, by the server's
+	// clock. It is the zero Time if somebody has removed it. A latchkey waiter
+	// moves its deadline on while it waits.
 	Deadline time.Time
 }
 
-// Waiters returns those who wait for l, on all clients, the next one first.
+// Waiters returns the waiters of l on all clients, the next one first.
 func (l *Lock) Waiters(ctx context.Context) (waiters []Waiter, err error) {
 	err = l.engine.Ask(ctx, "waiters", l.spec, true, func(ctx context.Context, opts run.Options) (err error) {
 		waiters, err = l.scripts.waiters(ctx, l.engine, opts)
@@ -156,10 +161,10 @@ func (l *Lock) Waiters(ctx context.Context) (waiters []Waiter, err error) {
 	return waiters, err
 }
 
-// Delete removes l and its queue, whoever holds it and whoever waits, and reports
-// whether there was anything. A Go client that holds l learns of it within one
-// renewal; one that waits queues again within the recheck, at the end; Java's waiters, who
-// have no recheck, are told.
+// Delete removes l and its queue, whoever holds l or waits for it, and reports
+// whether there was anything to remove. A holder in a Go client learns of it
+// within one renewal. A Go waiter queues again at the end, within the recheck.
+// Java waiters, which have no recheck, are notified.
 func (l *Lock) Delete(ctx context.Context) (bool, error) {
 	var was bool
 	err := l.engine.Ask(ctx, "delete", l.spec, false, func(ctx context.Context, opts run.Options) (err error) {

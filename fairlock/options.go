@@ -7,7 +7,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/engine"
 )
 
-// An Option chooses a form of the lock. Clients that share a name should agree
+// An Option selects a form of the lock. Clients that share a name should agree
 // on QueueTimeout.
 type Option interface{ apply(*config) }
 
@@ -23,17 +23,17 @@ func (f optionFunc) apply(c *config) { f(c) }
 // defaultTimeout is Redisson's fairLockWaitTimeout.
 const defaultTimeout = 5 * time.Minute
 
-// leastTimeout is the shortest QueueTimeout. Waiters say three times in it that
-// they are alive.
+// leastTimeout is the shortest QueueTimeout. Waiters report three times within
+// a QueueTimeout that they are alive.
 const leastTimeout = 100 * time.Millisecond
 
 // NonReentrant makes a second Lock by the present holder fail with ErrReentry.
 func NonReentrant() Option { return optionFunc(func(c *config) { c.nonReentrant = true }) }
 
-// QueueTimeout says for how long a waiter that has died may keep its place once
-// it is the next one: Redisson's fairLockWaitTimeout, and like that of the Java
-// clients that share the lock. A dead waiter of latchkey is found out after 15 s
-// at most, or after d if that is less. Default 5 min; at least 100 ms.
+// QueueTimeout sets how long a dead waiter may keep its place once it is the
+// next one. It is Redisson's fairLockWaitTimeout and should equal that of the
+// Java clients that share the lock. A dead latchkey waiter is removed after 15
+// s at most, or after d if that is less. At least 100 ms. Default: 5 min.
 func QueueTimeout(d time.Duration) Option {
 	err := engine.CheckTime("QueueTimeout", d)
 	if err == nil && d < leastTimeout {

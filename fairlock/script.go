@@ -13,11 +13,11 @@ import (
 	"github.com/latchkey-go/latchkey/lua"
 )
 
-// keepQueue is for how long the queue is kept beyond the last deadline in it. It
-// expires only when nobody has touched it for that long.
+// keepQueue is how long the queue is kept beyond the last deadline in it. The
+// queue expires only if nobody touches it for that long.
 const keepQueue = 24 * time.Hour
 
-// poll is how a client waits that may not subscribe.
+// poll is the back-off of a client that may not subscribe.
 var poll = wait.Backoff{Initial: 10 * time.Millisecond, Max: 250 * time.Millisecond, Multiplier: 2}
 
 // scripts runs the scripts of one lock. Only this file knows the order of KEYS
@@ -27,11 +27,11 @@ type scripts struct {
 	queue   string
 	scores  string
 	clients string
-	channel string // without ":" and the holder
+	channel string // prefix of a waiter's channel, without ":" and the holder
 	client  string // the Redis channel of this client
 	timeout time.Duration
 
-	// The same, and what else is the same each time, ready to be sent.
+	// Arguments that are the same each time.
 	keyArg, queueArg, scoresArg, clientsArg, channelArg any
 	timeoutArg, clientArg, aliveArg, keepArg, proofArg  any
 }
@@ -51,7 +51,7 @@ func newScripts(e *engine.Engine, key string, cfg config) *scripts {
 	s.timeoutArg, s.clientArg = s.timeout.Milliseconds(), e.ID()
 	s.aliveArg, s.keepArg, s.proofArg = alive.Milliseconds(), keepQueue.Milliseconds(), e.Proof()
 	if names.Twin(key) {
-		s.proofArg = "" // the queue is that of "x", where the lock is "{x}"
+		s.proofArg = "" // "{x}" shares the queue of "x"
 	}
 	return s
 }
@@ -71,18 +71,18 @@ func (s *scripts) spec(name string, cfg config) *engine.Spec {
 	}
 }
 
-// Channels returns the Redis channels on which a waiter is told of its turn: that
-// of its client, where the scripts of this module tell, and its own, where
-// Redisson does.
+// Channels returns the Redis channels that tell a waiter of its turn: that of
+// its client, where the scripts of this module publish, and its own, where
+// Redisson publishes.
 func (s *scripts) Channels(holder string) (client, own string) {
 	return s.client, s.channel + ":" + holder
 }
 
-// Timeout returns for how long a dead waiter may keep its place.
+// Timeout returns how long a dead waiter may keep its place.
 func (s *scripts) Timeout() time.Duration { return s.timeout }
 
-// args returns room for keys and arguments, n of them, that begins with the lock
-// and its queue.
+// args returns arguments that begin with the lock and its queue as the first
+// keys, with room for n.
 func (s *scripts) args(n int) []any {
 	args := make([]any, run.Head, run.Head+n)
 	return append(args, s.keyArg, s.queueArg, s.scoresArg, s.clientsArg)
@@ -168,7 +168,8 @@ var releaseStatuses = map[int64]engine.Status{
 	1: engine.Granted, 3: engine.Granted, 2: engine.Unchanged, -1: engine.NotHolder, -2: engine.PastDeadline,
 }
 
-// split returns the integers of an array, and the text behind them if any.
+// split returns the integers of an array, and the text after them if there is
+// one.
 func split(reply run.Reply) (ints []int64, text string) {
 	if reply.Any == nil {
 		return reply.Ints, ""
@@ -184,7 +185,7 @@ func split(reply run.Reply) (ints []int64, text string) {
 	return ints, text
 }
 
-// RenewKind names rlock/renew, which serves this lock as well.
+// RenewKind names rlock/renew, which also serves this lock.
 func (*scripts) RenewKind() string { return "rlock" }
 
 // Renew runs rlock/renew.
@@ -257,13 +258,13 @@ func (s *scripts) waiters(ctx context.Context, e *engine.Engine, opts run.Option
 	return waiters, err
 }
 
-// A state is what rlock/state tells.
+// A state is the reply of rlock/state.
 type state struct {
 	all, mine int
 	left      time.Duration
 }
 
-// state runs rlock/state, which serves this lock as well.
+// state runs rlock/state, which also serves this lock.
 func (s *scripts) state(ctx context.Context, e *engine.Engine, opts run.Options, holder string) (state, error) {
 	args := append(make([]any, run.Head, run.Head+2), s.keyArg)
 	reply, err := e.Eval(ctx, opts, lua.RLockState, 1, append(args, holder))

@@ -13,7 +13,7 @@ import (
 
 type lockSeam = engine.LockSeam // see internal/engine/part.go
 
-// A Lock is a reentrant lock on a client. Goroutines may share it.
+// A Lock is a reentrant lock on a client. It is safe for concurrent use.
 type Lock struct {
 	lockSeam
 	engine  *engine.Engine
@@ -23,8 +23,8 @@ type Lock struct {
 
 var _ latchkey.Locker = (*Lock)(nil)
 
-// New returns the lock of that name. It does no I/O. It panics when c is nil,
-// the name is empty, or an option makes no sense.
+// New returns the lock with the given name. It does no I/O. It panics if c is
+// nil, the name is empty, or an option is invalid.
 func New(c *latchkey.Client, name string, opts ...Option) *Lock {
 	if c == nil {
 		panic("rlock: New: the client is nil")
@@ -45,32 +45,33 @@ func New(c *latchkey.Client, name string, opts ...Option) *Lock {
 // Name returns the name of the lock.
 func (l *Lock) Name() string { return l.spec.Name }
 
-// Lock takes l, waiting until it is free or ctx is done.
+// Lock takes l, waiting until l is free or ctx is done.
 //
-// If the error is nil, the caller holds l until it unlocks the Hold or the lease
-// is lost; see [latchkey.Hold]. Otherwise l is not held on this call's account:
-// a claim left in Redis is withdrawn, or ends with its lease if Redis cannot be
-// reached. The error is ctx's own when ctx ended the wait.
+// If the error is nil, the caller holds l until it unlocks the Hold or the
+// lease is lost; see [latchkey.Hold]. Otherwise this call holds nothing: what
+// it left in Redis is taken back, or ends with its lease if Redis cannot be
+// reached. If ctx ended the wait, the error is ctx's own.
 //
-// The Hold's Context comes from ctx. A deadline on ctx therefore bounds the work
-// as well as the wait; TryLock with [latchkey.Wait] bounds the wait alone.
+// The Hold's Context derives from ctx, so a deadline on ctx bounds the work as
+// well as the wait. TryLock with [latchkey.Wait] bounds only the wait.
 //
-// A holder that has l already (see [latchkey.Hold.Context] and
-// [latchkey.WithHolder]) takes it once more without waiting. That never shortens
-// the lease it has. If what it has was lost, the error is ErrLeaseLost. With the
-// context from before its own Lock, it waits for itself.
+// If the holder in ctx already holds l (see [latchkey.Hold.Context] and
+// [latchkey.WithHolder]), Lock takes l once more without waiting and never
+// shortens the present lease. If the earlier hold was lost, the error is
+// ErrLeaseLost. A caller that locks l again with the context from before its
+// first Lock, and without WithHolder, waits for itself.
 func (l *Lock) Lock(ctx context.Context, opts ...latchkey.LockOption) (*latchkey.Hold, error) {
 	return hold(l.spec.Acquire(ctx, engine.Lock, engine.NewLockConfig(opts)))
 }
 
-// TryLock takes l if it is free now, or, with the option Wait, within that time.
-// If it is not, the error is ErrNotAcquired. One attempt is one command, and one
-// more for each answer that is lost on the way.
+// TryLock takes l if it is free now, or, with the option Wait, if it becomes
+// free within that time. Otherwise the error is ErrNotAcquired. One attempt is
+// one command, plus one for each reply that is lost.
 func (l *Lock) TryLock(ctx context.Context, opts ...latchkey.LockOption) (*latchkey.Hold, error) {
 	return hold(l.spec.Acquire(ctx, engine.TryLock, engine.NewLockConfig(opts)))
 }
 
-// hold makes what a caller is given of what the engine has acquired.
+// hold returns the Hold for an acquisition of the engine.
 func hold(got *engine.Hold, err error) (*latchkey.Hold, error) {
 	if err != nil {
 		return nil, err
@@ -80,14 +81,13 @@ func hold(got *engine.Hold, err error) (*latchkey.Hold, error) {
 	return h, nil
 }
 
-// Unlock gives back the latest hold that the holder in ctx has. It is for code
-// that has a holder in its context rather than a Hold in its hand; without one
-// it returns ErrNotHeld. See [latchkey.Hold.Unlock] for the rest.
+// Unlock releases the latest hold of the holder in ctx. It is for code that has
+// a holder in its context but no Hold; without a holder it returns ErrNotHeld.
+// See [latchkey.Hold.Unlock] for the rest.
 func (l *Lock) Unlock(ctx context.Context) error { return l.engine.UnlockHolder(ctx, l.spec) }
 
-// ForceUnlock frees l, whoever holds it, and reports whether anybody did. The
-// holder, if it is a Go client, learns of it within one renewal: its Lost is
-// closed.
+// ForceUnlock frees l, whoever holds it, and reports whether anybody did. A
+// holder in a Go client learns of it within one renewal: its Lost is closed.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	var freed bool
 	err := l.engine.Ask(ctx, "force-unlock", l.spec, false, func(ctx context.Context, opts run.Options) (err error) {
@@ -97,11 +97,11 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	return freed, err
 }
 
-// ForceUnlockHolder frees l if that holder has it, however often, and reports
-// whether it did: nobody else loses anything, not even one who has just come
-// after it. The holder is given as [latchkey.Hold.HolderID] and
-// [latchkey.Client.Info] show it. If it is a Go client, it learns of it within
-// one renewal: its Lost is closed.
+// ForceUnlockHolder frees l if the given holder has it, whatever its hold
+// count, and reports whether it did. It takes nothing from any other holder,
+// even if that has just acquired l. The holder is written as
+// [latchkey.Hold.HolderID] and [latchkey.Client.Info] return it. A holder in a
+// Go client learns of it within one renewal: its Lost is closed.
 func (l *Lock) ForceUnlockHolder(ctx context.Context, holder string) (bool, error) {
 	return l.engine.ForceHolder(ctx, "force-unlock", l.spec, holder)
 }
@@ -112,13 +112,14 @@ func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 	return st.all > 0, err
 }
 
-// IsHeldBy reports whether that holder of this client holds l.
+// IsHeldBy reports whether holder h of this client holds l.
 func (l *Lock) IsHeldBy(ctx context.Context, h latchkey.Holder) (bool, error) {
 	st, err := l.state(ctx, "is-held-by", l.engine.HolderID(engine.NumberOf(h)))
 	return st.mine > 0, err
 }
 
-// HoldCount returns how many times the holder in ctx holds l; 0 without one.
+// HoldCount returns how many times the holder in ctx holds l. It is 0 if ctx
+// has no holder.
 func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 	holder := l.engine.HeldBy(ctx, l.spec)
 	if holder == "" {
@@ -128,16 +129,18 @@ func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 	return st.mine, err
 }
 
-// TTL returns how long the present lease lasts if nobody renews it; 0 when l is
-// free, -1 when the key has no expiry, which latchkey and Redisson never leave.
+// TTL returns how long the present lease lasts if nobody renews it. It is 0 if
+// l is free, and -1 if the key has no expiry, which latchkey and Redisson never
+// leave.
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 	st, err := l.state(ctx, "ttl", "")
 	return st.left, err
 }
 
-// Token returns the highest fencing token that anybody was given, or may have been
-// given, by a client that took some at a time; 0 when nobody was or l is not Fenced.
-// It is not the caller's; see [latchkey.Hold.Token].
+// Token returns the highest fencing token that Redis has given out, including
+// tokens that a client took in advance and may not have used. It is 0 if there
+// is none or l is not Fenced. It is not the caller's token; see
+// [latchkey.Hold.Token].
 func (l *Lock) Token(ctx context.Context) (int64, error) {
 	st, err := l.state(ctx, "token", "")
 	return st.token, err

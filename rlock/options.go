@@ -7,8 +7,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/wait"
 )
 
-// An Option chooses a form of the lock. Clients that share a name should agree
-// on Fenced: tokens are given only to those who ask for them.
+// An Option selects a form of the lock. Clients that share a name should agree
+// on Fenced: only acquires with Fenced get a token.
 type Option interface{ apply(*config) }
 
 type config struct {
@@ -25,27 +25,30 @@ func (f optionFunc) apply(c *config) { f(c) }
 // NonReentrant makes a second Lock by the present holder fail with ErrReentry.
 func NonReentrant() Option { return optionFunc(func(c *config) { c.nonReentrant = true }) }
 
-// Fenced gives every acquisition, a re-entry too, the next fencing token; see
-// [latchkey.Hold.Token]. They are the server's time in µs, so they grow over a loss
-// of its data too, unless its clock has been set back. They are not consecutive: a
-// client that hands the lock on in memory ([latchkey.WithHandOver]) takes some at a
-// time, of the time that has passed, and does not use all of them. If the lock is
-// lost and given to somebody else meanwhile, those to whom it is handed on yet have
-// lower tokens than that one.
+// Fenced gives every acquisition, re-entries included, the next fencing token;
+// see [latchkey.Hold.Token]. Tokens come from the server's clock in µs. They
+// therefore keep growing even if Redis loses its data, unless its clock is set
+// back.
+//
+// Tokens are not consecutive. A client that hands the lock over in memory
+// ([latchkey.WithHandOver]) takes several tokens at a time, out of the time
+// that has passed, and does not use all of them. If the lock is lost and
+// granted to somebody else meanwhile, the callers to whom the client still
+// hands it over have lower tokens than that grant.
 func Fenced() Option { return optionFunc(func(c *config) { c.fenced = true }) }
 
-// A Backoff says how a spinning lock waits: Initial after the first refusal,
-// then Multiplier times as long after each, up to Max. Up to a quarter is taken
-// off at random.
+// A Backoff sets how a spin lock waits: Initial after the first refusal, then
+// Multiplier times the previous delay after each refusal, up to Max. A random
+// part of each delay, up to a quarter, is taken off.
 type Backoff struct {
 	Initial    time.Duration // default 1 ms
 	Max        time.Duration // default 128 ms
 	Multiplier float64       // default 2; at least 1
 }
 
-// Spin makes waiters poll with back-off and use no pub/sub; an unlock publishes
-// nothing then, as with Redisson's spin lock. Waiters of other forms of the lock
-// learn of it when the lease ends or they recheck. Fields of b that are zero
+// Spin makes waiters poll with back-off and use no pub/sub. An Unlock then
+// publishes nothing, as with Redisson's spin lock: waiters of other forms of
+// the lock notice when the lease ends or at their recheck. Zero fields of b
 // have their defaults.
 func Spin(b Backoff) Option {
 	if b.Initial == 0 {
@@ -57,14 +60,14 @@ func Spin(b Backoff) Option {
 	if b.Multiplier == 0 {
 		b.Multiplier = 2
 	}
-	if b.Initial < 0 || b.Max < b.Initial || !(b.Multiplier >= 1) { // NaN neither
+	if b.Initial < 0 || b.Max < b.Initial || !(b.Multiplier >= 1) { // also refuses NaN
 		panic(fmt.Sprintf("rlock: Spin: the back-off from %v to %v by %v makes no sense", b.Initial, b.Max, b.Multiplier))
 	}
 	return optionFunc(func(c *config) { c.spin, c.backoff = true, b })
 }
 
-// poll is how to wait without hints: a Spin's own back-off, else the one for
-// clients that may not subscribe.
+// poll returns the back-off for waiting without hints: that of Spin, or else
+// the one for clients that may not subscribe.
 func (c config) poll() wait.Backoff {
 	if c.spin {
 		return wait.Backoff(c.backoff)

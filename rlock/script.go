@@ -19,9 +19,9 @@ type scripts struct {
 	channel string
 	list    string // see engine.Spec.List
 	token   string // empty when the lock is not fenced
-	quiet   bool   // publishes nothing
+	quiet   bool   // a release publishes nothing
 
-	keyArg, listArg, channelArg any // the same, ready to be sent
+	keyArg, listArg, channelArg any // the same values as arguments
 }
 
 func newScripts(key string, cfg config) *scripts {
@@ -29,7 +29,7 @@ func newScripts(key string, cfg config) *scripts {
 	if cfg.fenced {
 		s.token = names.Token(key)
 	}
-	if !cfg.spin && !strings.HasPrefix(key, "{") { // else "{a}" could have the list of "a"
+	if !cfg.spin && !strings.HasPrefix(key, "{") { // otherwise "{a}" could have the waitlist of "a"
 		s.list = names.Prefixed("latchkey_next", key)
 	}
 	s.keyArg, s.listArg, s.channelArg = s.key, s.list, s.channel
@@ -71,8 +71,8 @@ func (s *scripts) verb(e *engine.Engine) any {
 	return e.Verb()
 }
 
-// args returns room for keys and arguments, n of them, with the lock as the
-// first key.
+// args returns arguments that begin with the lock as the first key, with room
+// for n.
 func (s *scripts) args(n int) []any {
 	return append(make([]any, run.Head, run.Head+n), s.keyArg)
 }
@@ -125,8 +125,8 @@ func (s *scripts) Acquire(ctx context.Context, e *engine.Engine, opts run.Option
 	return engine.Grant{}, run.Unexpected(lua.RLockAcquire, reply.Ints)
 }
 
-// acquireMany takes a part in a run of rlock/acquire_many. done is false when that
-// has not settled it.
+// acquireMany runs the request in a batch of rlock/acquire_many. done is false
+// if the batch did not settle it.
 func (s *scripts) acquireMany(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Request) (g engine.Grant, done bool, err error) {
 	if !e.Crowded() {
 		return g, false, nil
@@ -141,7 +141,8 @@ var acquireStatuses = map[int64]engine.Status{
 	1: engine.Granted, 0: engine.Refused, -1: engine.NotHolder, -2: engine.PastDeadline,
 }
 
-// Release runs rlock/release, or rlock/pass when there is an heir before all others.
+// Release runs rlock/release, or rlock/pass if an heir gets the lock before all
+// waiters.
 func (s *scripts) Release(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Return) (engine.Status, error) {
 	if r.Heir != nil && r.Heir.Entry == "" {
 		return s.pass(ctx, e, opts, r)
@@ -210,8 +211,8 @@ func (s *scripts) Release(ctx context.Context, e *engine.Engine, opts run.Option
 	return 0, run.Unexpected(lua.RLockRelease, reply.Ints)
 }
 
-// releaseMany takes a part in a run of rlock/release_many. done is false when that
-// has not settled it.
+// releaseMany runs the request in a batch of rlock/release_many. done is false
+// if the batch did not settle it.
 func (s *scripts) releaseMany(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Return, gives bool) (done bool, err error) {
 	if !e.Crowded() {
 		return false, nil
@@ -246,7 +247,7 @@ func appendTexts(args []any, texts []string) []any {
 	return args
 }
 
-// bit is a yes or no as the scripts take it.
+// bit returns yes as an argument of the scripts.
 func bit(yes bool) int {
 	if yes {
 		return 1
@@ -299,7 +300,7 @@ func (s *scripts) force(ctx context.Context, e *engine.Engine, opts run.Options)
 	return reply.Int == 1, err
 }
 
-// A state is what rlock/state tells.
+// A state is the reply of rlock/state.
 type state struct {
 	all, mine int
 	left      time.Duration

@@ -7,21 +7,22 @@ import (
 	"github.com/latchkey-go/latchkey/internal/async"
 )
 
-// LockAsync is Lock that does not wait: the channel gets exactly one value. A
-// Hold that nobody has received when ctx is done is unlocked, and ctx's error
-// takes its place. The channel is closed behind an error at once, behind a Hold
-// when the Hold ends.
+// LockAsync starts Lock and returns at once. The channel receives exactly one
+// value. A Hold that is still in the channel when ctx is done is unlocked, and
+// ctx's error replaces it. The channel is closed right after an error, and
+// after a Hold when that Hold ends.
 func (l *Lock) LockAsync(ctx context.Context, opts ...latchkey.LockOption) <-chan latchkey.Result[*latchkey.Hold] {
 	return async.Hold(func() (*latchkey.Hold, error) { return l.Lock(ctx, opts...) })
 }
 
-// TryLockAsync is TryLock that does not wait; see LockAsync for the channel.
+// TryLockAsync starts TryLock and returns at once; see LockAsync for the
+// channel.
 func (l *Lock) TryLockAsync(ctx context.Context, opts ...latchkey.LockOption) <-chan latchkey.Result[*latchkey.Hold] {
 	return async.Hold(func() (*latchkey.Hold, error) { return l.TryLock(ctx, opts...) })
 }
 
-// UnlockAsync is Unlock that does not wait. The channel gets one value and is
-// closed.
+// UnlockAsync starts Unlock and returns at once. The channel receives one value
+// and is then closed.
 func (l *Lock) UnlockAsync(ctx context.Context) <-chan error {
 	return async.Err(func() error { return l.Unlock(ctx) })
 }

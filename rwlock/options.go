@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// An Option changes how the lock is waited for. What is in Redis, and who may
-// hold it with whom, is the same with all options.
+// An Option changes how callers wait for the lock. What is in Redis, and who
+// may hold the lock together with whom, is the same with all options.
 type Option interface{ apply(*config) }
 
 type config struct{ preference time.Duration }
@@ -15,17 +15,17 @@ type optionFunc func(*config)
 
 func (f optionFunc) apply(c *config) { f(c) }
 
-// defaultPreference is long enough for most read holds to end in.
+// defaultPreference is longer than most read holds.
 const defaultPreference = 2 * time.Second
 
-// maxPreference is far more than anybody should be kept for nothing.
+// maxPreference is much longer than any reader should be kept out.
 const maxPreference = time.Hour
 
 // WriterPreference sets for how long fresh readers stand back for a writer of
-// this lock that waits because of readers; see the package comment. A writer
-// comes to its turn within three times that if read holds are shorter than it. One
-// whose context is cancelled leaves them standing for what is left of it.
-// Zero: never, as with Redisson. Milliseconds count. Default: 2 s.
+// this lock that waits because of readers; see the package comment. The writer
+// gets its turn within 3 × d if read holds are shorter than d. After a writer's
+// context is cancelled, readers stand back for what is left of d. Zero means
+// never, as with Redisson. d is truncated to milliseconds. Default: 2 s.
 func WriterPreference(d time.Duration) Option {
 	if d < 0 || d > maxPreference {
 		panic(fmt.Sprintf("rwlock: WriterPreference of %v: from 0 to %v", d, maxPreference))

@@ -15,7 +15,7 @@ import (
 	"github.com/latchkey-go/latchkey/lua"
 )
 
-// writes is what follows the holder in the field of a writer.
+// writes follows the holder in the field of a writer.
 const writes = ":write"
 
 // scripts runs the scripts that both halves of a lock share. Only this file
@@ -24,10 +24,10 @@ type scripts struct {
 	half    string // "read" or "write"
 	key     string
 	channel string
-	prefix  string // of the timeouts' keys
-	sign    string // of a waiting writer
+	prefix  string // prefix of the keys of the timeouts
+	sign    string // key of the sign of a waiting writer
 
-	keyArg, channelArg, prefixArg, signArg any // the same, ready to be sent
+	keyArg, channelArg, prefixArg, signArg any // the same values as arguments
 }
 
 func newScripts(half, key string) scripts {
@@ -42,7 +42,7 @@ func newScripts(half, key string) scripts {
 	return s
 }
 
-// spec returns what the two halves have in common.
+// spec returns what the specs of both halves share.
 func (s *scripts) spec(name string) *engine.Spec {
 	return &engine.Spec{
 		Kind:    "rwlock",
@@ -62,13 +62,13 @@ func timeout(key, holder string, n int) string {
 	return names.Suffixed(key, holder) + ":rwlock_timeout:" + strconv.Itoa(n)
 }
 
-// args returns room for keys and arguments, n of them, with the lock as the
-// first key.
+// args returns arguments that begin with the lock as the first key, with room
+// for n.
 func (s *scripts) args(n int) []any {
 	return append(make([]any, run.Head, run.Head+n), s.keyArg)
 }
 
-// RenewKind names rwlock/renew, which takes both halves.
+// RenewKind names rwlock/renew, which renews both halves.
 func (*scripts) RenewKind() string { return "rwlock" }
 
 // Renew runs rwlock/renew for locks of any name, read and write.
@@ -119,7 +119,7 @@ func renewResult(answer int64) watchdog.Result {
 	return watchdog.Failed
 }
 
-// acquired reads what the acquire scripts answer.
+// acquired decodes the reply of an acquire script.
 func acquired(e *engine.Engine, script *lua.Script, reply run.Reply) (engine.Grant, error) {
 	if len(reply.Ints) == 3 {
 		if status, ok := acquireStatuses[reply.Ints[0]]; ok {
@@ -134,7 +134,7 @@ var acquireStatuses = map[int64]engine.Status{
 	1: engine.Granted, 0: engine.Refused, -1: engine.NotHolder, -2: engine.PastDeadline,
 }
 
-// release runs one of the release scripts, which take the same.
+// release runs one of the release scripts, which have the same arguments.
 func (s *scripts) release(ctx context.Context, e *engine.Engine, opts run.Options, script *lua.Script, r *engine.Return) (engine.Status, error) {
 	keys, args := 1, s.args(11)
 	if r.Label != "" {
@@ -172,13 +172,14 @@ func (s *scripts) force(ctx context.Context, e *engine.Engine, opts run.Options)
 	return reply.Int == 1, err
 }
 
-// A state is what rwlock/state tells of one half, or of one holder of it.
+// A state is the reply of rwlock/state for one half, or for one holder of it.
 type state struct {
 	count int
 	left  time.Duration
 }
 
-// state runs rwlock/state, once for each piece of the lock; with a holder there is one.
+// state runs rwlock/state, once for each piece of the lock; for one holder
+// there is one piece.
 func (s *scripts) state(ctx context.Context, e *engine.Engine, opts run.Options, holder string) (state, error) {
 	st, left, from := state{}, int64(-2), int64(0)
 	for {
@@ -217,7 +218,7 @@ func (s *readScripts) spec(name string) *engine.Spec {
 	return spec
 }
 
-// Acquire runs rwlock/acquire_read, or takes a part in a run of
+// Acquire runs rwlock/acquire_read, or takes part in a batch of
 // rwlock/acquire_read_many.
 func (s *readScripts) Acquire(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Request) (engine.Grant, error) {
 	if r.Count == 1 && r.Label == "" && e.Crowded() {
@@ -251,7 +252,7 @@ func (s *readScripts) Acquire(ctx context.Context, e *engine.Engine, opts run.Op
 	return acquired(e, lua.RWLockAcquireRead, reply)
 }
 
-// Release runs rwlock/release_read, or takes a part in a run of
+// Release runs rwlock/release_read, or takes part in a batch of
 // rwlock/release_read_many.
 func (s *readScripts) Release(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Return) (engine.Status, error) {
 	if verb := e.Verb(); r.Count == 0 && r.Linger == 0 && r.Label == "" && verb == "PUBLISH" && e.Crowded() {
@@ -310,12 +311,12 @@ func (s *writeScripts) Acquire(ctx context.Context, e *engine.Engine, opts run.O
 		if len(reply.Ints) != 3 || reply.Ints[0] != 3 {
 			return acquired(e, lua.RWLockAcquireWrite, reply)
 		}
-		// A piece of the dead readers is out.
+		// The script has removed one piece of the dead readers.
 		e.Learn(reply, reply.Ints[2])
 		if time.Since(began) >= run.Pieces {
 			return engine.Grant{Status: engine.Refused, Left: engine.LeaseLeft(0), Server: reply.Ints[2]}, nil
 		}
-		args = slices.Clone(args) // the first may still be read by go-redis
+		args = slices.Clone(args) // go-redis may still read the first
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package async makes the channel-returning forms of the primitives' methods.
+// Package async implements the methods of the primitives that return a channel.
 package async
 
 import (
@@ -7,7 +7,7 @@ import (
 	"github.com/latchkey-go/latchkey"
 )
 
-// Err runs f and delivers its error.
+// Err runs f in a goroutine. The channel delivers its error.
 func Err(f func() error) <-chan error {
 	ch := make(chan error, 1)
 	go func() {
@@ -17,7 +17,7 @@ func Err(f func() error) <-chan error {
 	return ch
 }
 
-// Result runs f and delivers what it returns.
+// Result runs f in a goroutine. The channel delivers its result.
 func Result[T any](f func() (T, error)) <-chan latchkey.Result[T] {
 	ch := make(chan latchkey.Result[T], 1)
 	go func() {
@@ -28,20 +28,21 @@ func Result[T any](f func() (T, error)) <-chan latchkey.Result[T] {
 	return ch
 }
 
-// Hold runs f and delivers its Hold or its error; see Held.
+// Hold runs f in a goroutine. The channel delivers its Hold or its error; see
+// Held.
 func Hold(f func() (*latchkey.Hold, error)) <-chan latchkey.Result[*latchkey.Hold] {
 	return Held(f, (*latchkey.Hold).Context, func(ctx context.Context, h *latchkey.Hold) {
-		_ = h.Unlock(ctx) // goes on without ctx; the lease ends it at the latest
+		_ = h.Unlock(ctx) // works although ctx is done; otherwise the lease ends the hold
 	})
 }
 
-// Held runs f and delivers what it returns: something that is held for as long
-// as its context lives, or an error.
+// Held runs f in a goroutine. The channel delivers its result: a value that is
+// held until its context is done, or an error.
 //
-// An error closes the channel behind it. Something held leaves it open until its
-// context is done, so that what is cancelled while it lies unread in the channel
-// can be taken back: it is given to giveBack, and the reader finds the context's
-// error in its place. What has no context (nil) closes the channel.
+// After an error, the channel is closed at once. After a held value, the
+// channel stays open until the value's context is done. If the value is still
+// unread then, Held passes it to giveBack and puts the context's error in its
+// place. After a value without a context (nil), the channel is closed at once.
 func Held[T any](f func() (T, error), life func(T) context.Context, giveBack func(context.Context, T)) <-chan latchkey.Result[T] {
 	ch := make(chan latchkey.Result[T], 1)
 	go func() {
@@ -61,7 +62,7 @@ func Held[T any](f func() (T, error), life func(T) context.Context, giveBack fun
 			case <-ch:
 				giveBack(ctx, v)
 				ch <- latchkey.Result[T]{Err: context.Cause(ctx)}
-			default: // it was received; it is the receiver's
+			default: // received: it belongs to the receiver
 			}
 		})
 	}()
