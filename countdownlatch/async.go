@@ -6,19 +6,20 @@ import (
 	"github.com/latchkey-go/latchkey/internal/async"
 )
 
-// AwaitAsync is Await that does not wait. The channel gets one value and is
-// closed.
+// AwaitAsync starts Await and returns at once. The channel receives one value
+// and is then closed.
 func (l *Latch) AwaitAsync(ctx context.Context) <-chan error {
 	return async.Err(func() error { return l.Await(ctx) })
 }
 
-// AwaitSetAsync is AwaitSet that does not wait; see AwaitAsync for the channel.
+// AwaitSetAsync starts AwaitSet and returns at once; see AwaitAsync for the
+// channel.
 func (l *Latch) AwaitSetAsync(ctx context.Context) <-chan error {
 	return async.Err(func() error { return l.AwaitSet(ctx) })
 }
 
-// CountDownAsync is CountDown that does not wait. The channel gets one value and
-// is closed.
+// CountDownAsync starts CountDown and returns at once. The channel receives one
+// value and is then closed.
 func (l *Latch) CountDownAsync(ctx context.Context) <-chan error {
 	return async.Err(func() error { return l.CountDown(ctx) })
 }

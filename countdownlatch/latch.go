@@ -12,16 +12,16 @@ import (
 	"github.com/latchkey-go/latchkey/internal/run"
 )
 
-// A Latch is a count-down latch on a client. Goroutines may share it.
+// A Latch is a count-down latch on a client. It is safe for concurrent use.
 type Latch struct {
 	engine  *engine.Engine
-	spec    *engine.Spec // in whose line stands who waits for the end of a count
-	setSpec *engine.Spec // and here who waits for its begin
+	spec    *engine.Spec // its line holds the callers that wait for the end of a count
+	setSpec *engine.Spec // its line holds the callers that wait for a count to begin
 	scripts *scripts
 }
 
-// New returns the latch of that name. It does no I/O. It panics when c is nil or
-// the name is empty.
+// New returns the latch with the given name. It does no I/O. It panics if c is
+// nil or the name is empty.
 func New(c *latchkey.Client, name string) *Latch {
 	if c == nil {
 		panic("countdownlatch: New: the client is nil")
@@ -42,9 +42,9 @@ func New(c *latchkey.Client, name string) *Latch {
 // Name returns the name of the latch.
 func (l *Latch) Name() string { return l.spec.Name }
 
-// TrySetCount begins a count of n, and reports whether it did: it does nothing
-// while a count is running. n is at least 1. (Redisson takes 0 too, and then has
-// a latch that is open and cannot be set again.)
+// TrySetCount begins a count of n and reports whether it did. It does nothing
+// while a count is running. n is at least 1. (Redisson also accepts 0, which
+// makes a latch that is open and cannot be set again.)
 func (l *Latch) TrySetCount(ctx context.Context, n int64) (set bool, err error) {
 	const op = "set-count"
 	switch {
@@ -64,11 +64,11 @@ func (l *Latch) TrySetCount(ctx context.Context, n int64) (set bool, err error) 
 	return set, err
 }
 
-// CountDown counts one down. At 0 the count ends, and who waits is released.
-// When no count is running, nothing happens.
+// CountDown decrements the count. At 0 the count ends and its waiters are
+// released. If no count is running, CountDown does nothing.
 //
-// It does not stop when ctx is cancelled, so that a deferred CountDown works, but
-// after the unlock timeout (WithUnlockTimeout).
+// CountDown ignores the cancellation of ctx, so that a deferred CountDown
+// works; it stops after the unlock timeout (WithUnlockTimeout).
 func (l *Latch) CountDown(ctx context.Context) error {
 	r := l.request()
 	err := l.engine.Return(ctx, "count-down", l.spec, func(ctx context.Context, opts run.Options, d run.Deadline) (engine.Status, error) {
@@ -79,7 +79,7 @@ func (l *Latch) CountDown(ctx context.Context) error {
 	return err
 }
 
-// Count returns the count that is left, 0 when none is running.
+// Count returns the remaining count, or 0 if none is running.
 func (l *Latch) Count(ctx context.Context) (n int64, err error) {
 	err = l.engine.Ask(ctx, "count", l.spec, true, func(ctx context.Context, opts run.Options) error {
 		st, err := l.scripts.state(ctx, l.engine, opts)
@@ -89,16 +89,16 @@ func (l *Latch) Count(ctx context.Context) (n int64, err error) {
 	return n, err
 }
 
-// Await waits until the count has ended or ctx is done; then the error is ctx's
-// own. When no count is running it returns at once, also when none has ever been
-// begun: see AwaitSet.
+// Await waits until the count has ended or ctx is done. If ctx ended the wait,
+// the error is ctx's own. If no count is running, Await returns at once, even
+// if none has ever begun: see AwaitSet.
 func (l *Latch) Await(ctx context.Context) error {
 	return l.await(ctx, "await", l.spec, &look{latch: l})
 }
 
-// AwaitSet is Await that first waits for a count to be begun, if none is
-// running: for those who may come before the one who begins it. One that ended
-// before they came does not count.
+// AwaitSet is Await, except that it first waits for a count to begin if none is
+// running. It is for callers that may come before the count is set. A count
+// that ended before the call does not release them.
 func (l *Latch) AwaitSet(ctx context.Context) error {
 	const op = "await-set"
 	begin := &look{latch: l, begin: true}
@@ -112,9 +112,9 @@ func (l *Latch) await(ctx context.Context, op string, s *engine.Spec, w *look) e
 	return l.engine.Until(ctx, op, s, &engine.LockConfig{}, false, w)
 }
 
-// Delete ends the count whatever is left of it, and reports whether one was
-// running. Who waits is released, in Java too. (Redisson's delete leaves its
-// waiters asleep.)
+// Delete ends the count, whatever remains of it, and reports whether one was
+// running. Waiters are released, in Java too. (Redisson's own delete does not
+// wake its waiters.)
 func (l *Latch) Delete(ctx context.Context) (deleted bool, err error) {
 	err = l.engine.Ask(ctx, "delete", l.spec, false, func(ctx context.Context, opts run.Options) (err error) {
 		deleted, err = l.scripts.delete(ctx, l.engine, opts)
@@ -124,18 +124,19 @@ func (l *Latch) Delete(ctx context.Context) (deleted bool, err error) {
 }
 
 // A look is one caller's wait for a state of the latch. The head of the line
-// looks for all.
+// asks for all.
 type look struct {
 	latch  *Latch
-	begin  bool // it waits for the begin of a count, not for the end
+	begin  bool // it waits for a count to begin, not for its end
 	looked bool
-	ended  int64 // when a count had last ended at the last look
-	over   bool  // one has ended since then
+	ended  int64 // when a count had last ended, in the last reply
+	over   bool  // a count has ended since then
 }
 
-// Ask looks. A count that has ended since the last look was reached too, though
-// another one may be running, but only by those who waited then. The times are only
-// told apart: the server's clock may have been set in between.
+// Ask reads the state of the latch. If a count has ended since the last reply,
+// the waiters of that time are released, even if another count is running. The
+// times are compared only for equality, because the server's clock may have
+// been set between them.
 func (w *look) Ask(ctx context.Context, opts run.Options, _ run.Deadline) (engine.Answer, error) {
 	st, err := w.latch.scripts.state(ctx, w.latch.engine, opts)
 	if err != nil {
@@ -152,19 +153,19 @@ func (w *look) Ask(ctx context.Context, opts run.Options, _ run.Deadline) (engin
 	return engine.Answer{Status: engine.Refused}, nil
 }
 
-// Succeeds makes the last look of the head of before the last one of w.
+// Succeeds takes over the last reply of the previous head of the line.
 func (w *look) Succeeds(before engine.Want) {
 	b := before.(*look)
 	w.looked, w.ended = b.looked, b.ended
 }
 
-// Admitted tells w what has ended its wait.
+// Admitted copies what ended the wait of by, which also ends that of w.
 func (w *look) Admitted(by engine.Want) {
 	b := by.(*look)
 	w.over, w.ended = b.over, b.ended
 }
 
-// Got says that it was reached.
+// Got does nothing: a latch is reached, not held.
 func (*look) Got() error { return nil }
 
 // Undo is never called.
@@ -172,14 +173,14 @@ func (*look) Undo(context.Context, run.Options) (engine.Status, error) {
 	return engine.Unchanged, nil
 }
 
-// Kept says that a look changes nothing.
+// Kept returns 0: a look changes nothing.
 func (*look) Kept() time.Duration { return 0 }
 
-// A request is one that may be made again: the script remembers it.
+// A request may be repeated: the script remembers its claim and number.
 type request struct {
 	engine   *engine.Engine
 	ticket   *engine.Ticket
-	claim    string // key in which it is remembered
+	claim    string // key of the claim
 	deadline run.Deadline
 }
 
@@ -188,7 +189,8 @@ func (l *Latch) request() *request {
 	return &request{engine: l.engine, ticket: t, claim: names.Claim(l.spec.Key, t.ID)}
 }
 
-// done gives the ticket back, unless the request may be on its way yet.
+// done returns the ticket for reuse, unless the request may still be on its
+// way.
 func (r *request) done(err error) {
 	var e *latchkey.Error
 	if errors.As(err, &e) && e.MaybeApplied() {

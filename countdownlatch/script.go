@@ -23,7 +23,7 @@ func newScripts(e *engine.Engine, key string) *scripts {
 	return &scripts{key: key, channel: e.LatchChannel(key), ended: names.Ours("latchkey_ended", key)}
 }
 
-// spec returns what there is to know of a wait in one of the latch's lines.
+// spec returns the spec of a wait in one of the latch's lines.
 func (s *scripts) spec(name, line string) *engine.Spec {
 	return &engine.Spec{
 		Kind:     "countdownlatch",
@@ -38,11 +38,11 @@ func (s *scripts) spec(name, line string) *engine.Spec {
 	}
 }
 
-// keep is for how long requests and ends are remembered, ready to be sent.
+// keep is how long the scripts remember requests and ends, as an argument.
 var keep any = engine.Remembered.Milliseconds()
 
-// args returns room for keys and arguments, n of them, with the latch as the
-// first key.
+// args returns arguments that begin with the latch as the first key, with room
+// for n.
 func (s *scripts) args(n int) []any {
 	return append(make([]any, run.Head, run.Head+n), s.key)
 }
@@ -59,7 +59,7 @@ func (s *scripts) countDown(ctx context.Context, e *engine.Engine, opts run.Opti
 		r.deadline.NotAfter, r.deadline.Ahead, s.channel, e.Verb()))
 }
 
-// run runs a script that answers with a status and the server's time.
+// run runs a script that replies with a status and the server's time.
 func (s *scripts) run(ctx context.Context, e *engine.Engine, opts run.Options, script *lua.Script, keys int, args []any) (engine.Status, error) {
 	reply, err := e.Eval(ctx, opts, script, keys, args)
 	if err != nil {
@@ -84,11 +84,11 @@ func (s *scripts) delete(ctx context.Context, e *engine.Engine, opts run.Options
 	return reply.Int == 1, err
 }
 
-// A state is what countdownlatch/state tells.
+// A state is the reply of countdownlatch/state.
 type state struct {
 	left    int64
 	running bool
-	ended   int64 // when a count last ended, µs since the epoch by the server; 0 for not lately
+	ended   int64 // when a count last ended, in µs since the epoch by the server's clock; 0 if not within the last minute
 }
 
 // state runs countdownlatch/state.

@@ -7,53 +7,54 @@ import (
 	"github.com/latchkey-go/latchkey/internal/async"
 )
 
-// AcquireAsync is Acquire that does not wait: the channel gets exactly one value.
-// A Permit that nobody has received when its Context is done is released, and the
-// context's error takes its place. The channel is closed behind an error at once,
-// behind a Permit when the Permit ends.
+// AcquireAsync starts Acquire and returns at once. The channel receives exactly
+// one value. A Permit that is still in the channel when its Context is done is
+// released, and the context's error replaces it. The channel is closed right
+// after an error, and after a Permit when that Permit ends.
 func (s *Semaphore) AcquireAsync(ctx context.Context, opts ...latchkey.LockOption) <-chan latchkey.Result[*Permit] {
 	return one(func() (*Permit, error) { return s.Acquire(ctx, opts...) })
 }
 
-// TryAcquireAsync is TryAcquire that does not wait; see AcquireAsync for the
-// channel.
+// TryAcquireAsync starts TryAcquire and returns at once; see AcquireAsync for
+// the channel.
 func (s *Semaphore) TryAcquireAsync(ctx context.Context, opts ...latchkey.LockOption) <-chan latchkey.Result[*Permit] {
 	return one(func() (*Permit, error) { return s.TryAcquire(ctx, opts...) })
 }
 
-// AcquireNAsync is AcquireN that does not wait; see AcquireAsync for the channel.
-// While they lie in it, the end of the first Permit takes the others along.
+// AcquireNAsync starts AcquireN and returns at once; see AcquireAsync for the
+// channel. While the Permits are still in the channel, the end of the first one
+// releases all of them.
 func (s *Semaphore) AcquireNAsync(ctx context.Context, n int, opts ...latchkey.LockOption) <-chan latchkey.Result[[]*Permit] {
 	return many(func() ([]*Permit, error) { return s.AcquireN(ctx, n, opts...) })
 }
 
-// TryAcquireNAsync is TryAcquireN that does not wait; see AcquireNAsync for the
-// channel.
+// TryAcquireNAsync starts TryAcquireN and returns at once; see AcquireNAsync
+// for the channel.
 func (s *Semaphore) TryAcquireNAsync(ctx context.Context, n int, opts ...latchkey.LockOption) <-chan latchkey.Result[[]*Permit] {
 	return many(func() ([]*Permit, error) { return s.TryAcquireN(ctx, n, opts...) })
 }
 
-// ReleaseAsync is Release that does not wait. The channel gets one value and is
-// closed.
+// ReleaseAsync starts Release and returns at once. The channel receives one
+// value and is then closed.
 func (s *Semaphore) ReleaseAsync(ctx context.Context, ids ...string) <-chan error {
 	return async.Err(func() error { return s.Release(ctx, ids...) })
 }
 
-// TryReleaseAsync is TryRelease that does not wait. The channel gets one value
-// and is closed.
+// TryReleaseAsync starts TryRelease and returns at once. The channel receives
+// one value and is then closed.
 func (s *Semaphore) TryReleaseAsync(ctx context.Context, ids ...string) <-chan latchkey.Result[int] {
 	return async.Result(func() (int, error) { return s.TryRelease(ctx, ids...) })
 }
 
-// ReleaseAsync is Release that does not wait. The channel gets one value and is
-// closed.
+// ReleaseAsync starts Release and returns at once. The channel receives one
+// value and is then closed.
 func (p *Permit) ReleaseAsync(ctx context.Context) <-chan error {
 	return async.Err(func() error { return p.Release(ctx) })
 }
 
 func one(f func() (*Permit, error)) <-chan latchkey.Result[*Permit] {
 	return async.Held(f, (*Permit).Context, func(ctx context.Context, p *Permit) {
-		_ = p.Release(ctx) // goes on without ctx; the lease ends it at the latest
+		_ = p.Release(ctx) // works although ctx is done; otherwise the lease ends the permit
 	})
 }
 

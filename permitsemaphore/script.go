@@ -17,10 +17,10 @@ import (
 // KEYS and ARGV.
 type scripts struct {
 	key     string
-	out     string // the permits that are out
+	out     string // key of the permits that are out
 	channel string
 
-	keyArg, outArg, channelArg any // the same, ready to be sent
+	keyArg, outArg, channelArg any // the same values as arguments
 }
 
 var _ engine.Leaser = (*scripts)(nil)
@@ -48,16 +48,16 @@ func (s *scripts) spec(name string) *engine.Spec {
 	}
 }
 
-// keep is for how long requests are remembered, ready to be sent.
+// keep is how long the scripts remember requests, as an argument.
 var keep any = engine.Remembered.Milliseconds()
 
-// args returns room for keys and arguments, n of them, with the semaphore as the
-// first key.
+// args returns arguments that begin with the semaphore as the first key, with
+// room for n.
 func (s *scripts) args(n int) []any {
 	return append(make([]any, run.Head, run.Head+n), s.keyArg)
 }
 
-// acquire runs permitsemaphore/acquire for the first of wants, and the others
+// acquire runs permitsemaphore/acquire for the first of wants and the others
 // after it.
 func (s *scripts) acquire(ctx context.Context, e *engine.Engine, opts run.Options, wants []*want, d run.Deadline) (ans engine.Answer, served int, err error) {
 	args := append(s.args(6+3*len(wants)), s.outArg, d.NotAfter, d.Ahead, s.channelArg, e.Verb())
@@ -82,7 +82,7 @@ func (s *scripts) acquire(ctx context.Context, e *engine.Engine, opts run.Option
 		case got[0] < 0:
 			return engine.Answer{Status: engine.PastDeadline}, 0, nil
 		case got[0] == 0 && more && time.Since(began) < run.Pieces:
-			args = slices.Clone(args) // the first may still be read by go-redis
+			args = slices.Clone(args) // go-redis may still read the first
 			continue
 		case got[0] == 0:
 			return engine.Answer{Status: engine.Refused, After: engine.LeaseLeft(got[2])}, 0, nil
@@ -177,8 +177,8 @@ func (s *scripts) update(ctx context.Context, e *engine.Engine, opts run.Options
 	return s.runOn(ctx, e, opts, lua.PermitUpdate, 2, args)
 }
 
-// run runs a script with two keys that answers with a status and the server's
-// time.
+// run runs a script that has two keys and replies with a status and the
+// server's time.
 func (s *scripts) run(ctx context.Context, e *engine.Engine, opts run.Options, script *lua.Script, args []any) (engine.Status, error) {
 	return s.runOn(ctx, e, opts, script, 2, args)
 }
@@ -201,10 +201,11 @@ func (*scripts) runOn(ctx context.Context, e *engine.Engine, opts run.Options, s
 	return engine.PastDeadline, nil
 }
 
-// A state is what permitsemaphore/state tells.
+// A state is the reply of permitsemaphore/state.
 type state struct{ available, out int }
 
-// state runs permitsemaphore/state, until all permits whose lease is over are reclaimed.
+// state runs permitsemaphore/state until all permits whose lease is over are
+// reclaimed.
 func (s *scripts) state(ctx context.Context, e *engine.Engine, opts run.Options) (state, error) {
 	for {
 		reply, err := e.Eval(ctx, opts, lua.PermitState, 2, append(s.args(4), s.outArg, s.channelArg, e.Verb()))
@@ -220,8 +221,7 @@ func (s *scripts) state(ctx context.Context, e *engine.Engine, opts run.Options)
 	}
 }
 
-// lease runs permitsemaphore/lease. It returns false for a permit that is not
-// out.
+// lease runs permitsemaphore/lease. It returns false if the permit is not out.
 func (s *scripts) lease(ctx context.Context, e *engine.Engine, opts run.Options, id string) (time.Duration, bool, error) {
 	args := append(make([]any, run.Head, run.Head+2), s.outArg, id)
 	reply, err := e.Eval(ctx, opts, lua.PermitLease, 1, args)

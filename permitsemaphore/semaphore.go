@@ -15,16 +15,16 @@ import (
 	"github.com/latchkey-go/latchkey/internal/run"
 )
 
-// A Semaphore is a semaphore of permits with leases, on a client. Goroutines may
-// share it.
+// A Semaphore is a semaphore on a client whose permits have leases. It is safe
+// for concurrent use.
 type Semaphore struct {
 	engine  *engine.Engine
 	spec    *engine.Spec
 	scripts *scripts
 }
 
-// New returns the semaphore of that name. It does no I/O. It panics when c is
-// nil or the name is empty.
+// New returns the semaphore with the given name. It does no I/O. It panics if c
+// is nil or the name is empty.
 func New(c *latchkey.Client, name string) *Semaphore {
 	if c == nil {
 		panic("permitsemaphore: New: the client is nil")
@@ -40,34 +40,34 @@ func New(c *latchkey.Client, name string) *Semaphore {
 // Name returns the name of the semaphore.
 func (s *Semaphore) Name() string { return s.spec.Name }
 
-// Permanent gives the permit a lease without end, as Redisson does by default:
-// nothing renews it, and nothing but a release of its id brings it back.
+// Permanent gives the permit a lease without end, as Redisson does by default.
+// Nothing renews the permit, and only a release of its id brings it back.
 func Permanent() latchkey.LockOption {
 	return engine.LockOptionFunc(func(c *engine.LockConfig) { c.Permanent = true })
 }
 
 // Acquire takes one permit, waiting until one is available or ctx is done. It
-// takes the options Label, Lease, MaxHold, Permanent and Wait; with Wait it gives up as
-// TryAcquire does.
+// accepts the options Label, Lease, MaxHold, Permanent and Wait. With Wait it
+// gives up as TryAcquire does.
 //
 // If the error is nil, the caller has the permit until it releases it or the
-// lease is lost; see [Permit]. Otherwise it has none: what may have been taken in
-// Redis without an answer is given back in the background, or ends with its
-// lease. The error is ctx's own when ctx ended the wait.
+// lease is lost; see [Permit]. Otherwise the caller has none: what Redis may
+// have granted without a reply is given back in the background, or ends with
+// its lease. If ctx ended the wait, the error is ctx's own.
 func (s *Semaphore) Acquire(ctx context.Context, opts ...latchkey.LockOption) (*Permit, error) {
 	return first(s.acquire(ctx, "acquire", 1, false, opts))
 }
 
-// AcquireN is Acquire for n permits, all or none. Each has a lease of its own
-// and is released by itself. No permits (n of 0) are always there; n is at most
-// 100,000. Redis is busy with nothing else meanwhile, for about 2 ms for each 1,000.
+// AcquireN is Acquire for n permits, all or none. Each permit has a lease of
+// its own and is released by itself. n of 0 succeeds at once; n is at most
+// 100,000. The request occupies Redis for about 2 ms for each 1,000 permits.
 func (s *Semaphore) AcquireN(ctx context.Context, n int, opts ...latchkey.LockOption) ([]*Permit, error) {
 	return s.acquire(ctx, "acquire", n, false, opts)
 }
 
-// TryAcquire takes one permit if one is available now, or, with the option Wait,
-// within that time. If not, the error is ErrNotAcquired. Otherwise it is as
-// Acquire.
+// TryAcquire is Acquire that takes one permit only if one is available now, or,
+// with the option Wait, within that time. Otherwise the error is
+// ErrNotAcquired.
 func (s *Semaphore) TryAcquire(ctx context.Context, opts ...latchkey.LockOption) (*Permit, error) {
 	return first(s.acquire(ctx, "tryacquire", 1, true, opts))
 }
@@ -86,8 +86,8 @@ func first(permits []*Permit, err error) (*Permit, error) {
 
 var errOptions = errors.New("permits take the options Label, Lease, MaxHold, Permanent and Wait only")
 
-// mostAtOnce is how many permits one request may be for: each has an id, and Redis
-// 6.2 takes a million arguments at most.
+// mostAtOnce is the most permits of one request: each has an id, and Redis 6.2
+// accepts at most a million arguments.
 const mostAtOnce = 100_000
 
 func (s *Semaphore) acquire(ctx context.Context, op string, n int, try bool, opts []latchkey.LockOption) ([]*Permit, error) {
@@ -109,13 +109,13 @@ func (s *Semaphore) acquire(ctx context.Context, op string, n int, try bool, opt
 	return w.permits, nil
 }
 
-// Do runs fn with one permit, with the Permit's Context, and gives it back however
-// fn ends, by a panic too, and although ctx is cancelled by then. It takes the
-// options of Acquire; with Wait it gives up as TryAcquire does.
+// Do takes one permit, calls fn with the Permit's Context, and gives the permit
+// back however fn ends, even by a panic, and even if ctx is cancelled by then.
+// It accepts the options of Acquire. With Wait it gives up as TryAcquire does.
 //
-// It returns fn's error as it is. If the permit was lost meanwhile, or could not be
-// given back, that is joined to it: then errors.Is finds ErrLeaseLost, and fn may
-// have run on without the permit.
+// Do returns fn's error unchanged. If the permit was lost meanwhile, or could
+// not be given back, that error is joined to it. If errors.Is finds
+// ErrLeaseLost, fn may have run on without the permit.
 func (s *Semaphore) Do(ctx context.Context, fn func(context.Context) error, opts ...latchkey.LockOption) error {
 	p, err := s.Acquire(ctx, opts...)
 	if err != nil {
@@ -127,13 +127,14 @@ func (s *Semaphore) Do(ctx context.Context, fn func(context.Context) error, opts
 	)
 }
 
-// Release gives back the permits of those ids, all or none, wherever they were
-// taken. If one of them is not out, because it was released before, or its lease
-// is over, or it never was, then none is given back, and the error is ErrNotHeld
-// and names it. Where the Permit is at hand, use its own Release.
+// Release gives back the permits with the given ids, all or none, whoever
+// acquired them. If one of them is not out, because it was released before, its
+// lease is over, or it never existed, then none is given back, and the error is
+// an ErrNotHeld that names it. A caller that has the Permit should use
+// Permit.Release instead.
 //
-// It does not stop when ctx is cancelled, so that a deferred Release works, but
-// after the unlock timeout (WithUnlockTimeout).
+// Release ignores the cancellation of ctx, so that a deferred Release works; it
+// stops after the unlock timeout (WithUnlockTimeout).
 func (s *Semaphore) Release(ctx context.Context, ids ...string) error {
 	unknown, err := s.release(ctx, "release", ids)
 	if err == nil && len(unknown) > 0 {
@@ -142,8 +143,8 @@ func (s *Semaphore) Release(ctx context.Context, ids ...string) error {
 	return err
 }
 
-// TryRelease is Release that returns how many permits it gave back, all or 0,
-// and for which it is no error that one of them is not out.
+// TryRelease is Release that returns how many permits it gave back: all, or 0
+// if one of them is not out, which is not an error here.
 func (s *Semaphore) TryRelease(ctx context.Context, ids ...string) (int, error) {
 	unknown, err := s.release(ctx, "tryrelease", ids)
 	if err != nil || len(unknown) > 0 {
@@ -157,7 +158,7 @@ type unknownError []string
 
 func (e unknownError) Error() string { return engine.ErrNotHeld.Error() + ": " + strings.Join(e, ", ") }
 
-// Unwrap makes it an ErrNotHeld.
+// Unwrap returns ErrNotHeld.
 func (unknownError) Unwrap() error { return engine.ErrNotHeld }
 
 // release gives ids back, all or none, and returns those that are not out.
@@ -188,7 +189,7 @@ func (s *Semaphore) release(ctx context.Context, op string, ids []string) (unkno
 			}
 		}
 		if maybe && len(unknown) == len(ids) {
-			unknown = nil // an earlier request has given them back, without an answer
+			unknown = nil // an earlier request, whose reply was lost, has given them back
 		}
 		maybe = maybe || run.Classify(err) == run.Unknown
 		return engine.Granted, err
@@ -197,8 +198,8 @@ func (s *Semaphore) release(ctx context.Context, op string, ids []string) (unkno
 	return unknown, err
 }
 
-// TrySetPermits makes the semaphore with n permits, and reports whether it did:
-// it does nothing when there is one. Waiters are woken.
+// TrySetPermits creates the semaphore with n permits and reports whether it
+// did. If the semaphore exists, it does nothing. Waiters are woken.
 func (s *Semaphore) TrySetPermits(ctx context.Context, n int) (set bool, err error) {
 	const op = "set-permits"
 	if err := engine.CheckCount(int64(n), 0); err != nil {
@@ -212,10 +213,10 @@ func (s *Semaphore) TrySetPermits(ctx context.Context, n int) (set bool, err err
 	return set, err
 }
 
-// SetPermits brings the number of permits, available and out together, to n,
-// whether there is a semaphore or not. Permits that are out stay out: when there
-// are more of them than n, the number available is below 0 until enough of them
-// have come back. Waiters are woken.
+// SetPermits sets the number of permits, available and out together, to n. It
+// creates the semaphore if there is none. Permits that are out stay out: if
+// there are more of them than n, the number available is negative until enough
+// of them have come back. Waiters are woken.
 func (s *Semaphore) SetPermits(ctx context.Context, n int) error {
 	const op = "set-permits"
 	if err := engine.CheckCount(int64(n), 0); err != nil {
@@ -226,10 +227,10 @@ func (s *Semaphore) SetPermits(ctx context.Context, n int) error {
 	})
 }
 
-// AddPermits changes the number of permits by n, which may be negative: then the
-// number available may go below 0, until permits that are out have come back. It
-// makes the semaphore when there is none; the TTL of one that has one stays. To
-// add 0 does nothing. Waiters are woken.
+// AddPermits changes the number of permits by n. n may be negative and may take
+// the number available below 0, until permits that are out have come back.
+// AddPermits creates the semaphore if there is none, and leaves the TTL of an
+// existing one unchanged. n of 0 does nothing. Waiters are woken.
 func (s *Semaphore) AddPermits(ctx context.Context, n int) error {
 	const op = "add-permits"
 	if err := engine.CheckCount(int64(n), -engine.MaxCount); err != nil || n == 0 {
@@ -240,7 +241,7 @@ func (s *Semaphore) AddPermits(ctx context.Context, n int) error {
 	})
 }
 
-// change runs f, which makes one request that may be made again.
+// change runs f, which makes one repeatable request.
 func (s *Semaphore) change(ctx context.Context, op string, f func(context.Context, run.Options, *request) (engine.Status, error)) error {
 	r := s.request()
 	err := s.engine.Change(ctx, op, s.spec, func(ctx context.Context, opts run.Options, d run.Deadline) (engine.Status, error) {
@@ -251,20 +252,20 @@ func (s *Semaphore) change(ctx context.Context, op string, f func(context.Contex
 	return err
 }
 
-// AvailablePermits returns how many permits are available, those included whose
-// lease is over; 0 when there is no semaphore.
+// AvailablePermits returns the number of available permits, including those
+// whose lease is over. It is 0 if there is no semaphore.
 func (s *Semaphore) AvailablePermits(ctx context.Context) (int, error) {
 	st, err := s.state(ctx, "available-permits")
 	return st.available, err
 }
 
-// AcquiredPermits returns how many permits are out.
+// AcquiredPermits returns the number of permits that are out.
 func (s *Semaphore) AcquiredPermits(ctx context.Context) (int, error) {
 	st, err := s.state(ctx, "acquired-permits")
 	return st.out, err
 }
 
-// Permits returns how many permits there are, available and out together; 0 when
+// Permits returns the number of permits, available and out together. It is 0 if
 // there is no semaphore.
 func (s *Semaphore) Permits(ctx context.Context) (int, error) {
 	st, err := s.state(ctx, "permits")
@@ -279,11 +280,12 @@ func (s *Semaphore) state(ctx context.Context, op string) (st state, err error) 
 	return st, err
 }
 
-// UpdateLease gives the permit of that id another lease from now, longer or
-// shorter; a negative one is permanent. It reports false when the permit is not
-// out or its lease is over. A Permit of this client is not renewed any more by
-// the watchdog then, has no MaxHold any more, and is lost at once where the lease is
-// of less than 3 ms. At least 1 ms.
+// UpdateLease sets the lease of the permit with the given id to end at lease
+// from now, longer or shorter than before. A negative lease makes the permit
+// permanent; otherwise lease is at least 1 ms. UpdateLease reports false if the
+// permit is not out or its lease is over. If the Permit belongs to this client,
+// the watchdog no longer renews it, it has no MaxHold any more, and it is lost
+// at once if the lease is less than 3 ms.
 func (s *Semaphore) UpdateLease(ctx context.Context, id string, lease time.Duration) (updated bool, err error) {
 	const op = "update-lease"
 	if lease >= 0 {
@@ -296,7 +298,7 @@ func (s *Semaphore) UpdateLease(ctx context.Context, id string, lease time.Durat
 		return false, nil
 	}
 	lease = max(lease.Truncate(time.Millisecond), 0)
-	sent := s.engine.Instant() // the first request may be the one that counts
+	sent := s.engine.Instant() // the first request may be the one that takes effect
 	err = s.change(ctx, op, func(ctx context.Context, opts run.Options, r *request) (engine.Status, error) {
 		v, err := s.scripts.update(ctx, s.engine, opts, r, raw, lease)
 		if updated = v == engine.Granted; updated {
@@ -307,9 +309,9 @@ func (s *Semaphore) UpdateLease(ctx context.Context, id string, lease time.Durat
 	return updated, err
 }
 
-// LeaseTime returns how long the lease of the permit of that id lasts yet, if
-// nobody renews it; -1 when it is permanent. If it is not out or its lease is
-// over, the error is ErrNotHeld.
+// LeaseTime returns how long the lease of the permit with the given id lasts if
+// nobody renews it, or -1 if it is permanent. If the permit is not out or its
+// lease is over, the error is ErrNotHeld.
 func (s *Semaphore) LeaseTime(ctx context.Context, id string) (left time.Duration, err error) {
 	const op = "lease-time"
 	raw, ok := decodeID(id)
@@ -325,9 +327,9 @@ func (s *Semaphore) LeaseTime(ctx context.Context, id string) (left time.Duratio
 	return left, err
 }
 
-// Delete removes the semaphore, and with it all permits that are out, and
-// reports whether there was one. Whoever holds a permit that the watchdog renews
-// hears of it within one renewal. Who waits for permits goes on waiting.
+// Delete removes the semaphore and all permits that are out, and reports
+// whether there was one. A holder whose permit the watchdog renews learns of it
+// within one renewal. Waiters continue to wait.
 func (s *Semaphore) Delete(ctx context.Context) (deleted bool, err error) {
 	err = s.engine.Ask(ctx, "delete", s.spec, false, func(ctx context.Context, opts run.Options) (err error) {
 		deleted, err = s.scripts.delete(ctx, s.engine, opts)
@@ -336,10 +338,11 @@ func (s *Semaphore) Delete(ctx context.Context) (deleted bool, err error) {
 	return deleted, err
 }
 
-// idSize is the size of a permit's id in Redis; users see it in hex.
+// idSize is the number of bytes of a permit's id in Redis. Users see the id in
+// hex.
 const idSize = 16
 
-// decodeID returns an id as it is in Redis; false when it cannot be one.
+// decodeID returns an id as it is in Redis, or false if it cannot be one.
 func decodeID(id string) (raw string, ok bool) {
 	b, err := hex.DecodeString(id)
 	return string(b), err == nil && len(b) == idSize

@@ -14,16 +14,16 @@ import (
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 )
 
-// A want is one caller's wish for permits. Their ids are made before they are
-// asked for, so that the script knows a request that comes again.
+// A want is one caller's request for permits. The caller makes the ids of the
+// permits, so that the script recognizes a repeated request.
 type want struct {
 	semaphore *Semaphore
 	ctx       context.Context // the acquire's: parent of the Permits' Contexts
 	cfg       *engine.LockConfig
 	ids       []string
-	lease     time.Duration    // 0 for ever
-	sent      watchdog.Instant // when the last request was
-	permits   []*Permit        // once it was granted
+	lease     time.Duration    // 0 for a permanent permit
+	sent      watchdog.Instant // when the last request was sent
+	permits   []*Permit        // set once they are granted
 }
 
 var (
@@ -44,13 +44,13 @@ func newWant(ctx context.Context, s *Semaphore, n int, cfg *engine.LockConfig) *
 	return w
 }
 
-// Ask asks for the permits.
+// Ask requests the permits.
 func (w *want) Ask(ctx context.Context, opts run.Options, d run.Deadline) (engine.Answer, error) {
 	ans, _, err := w.AskAll(ctx, opts, d, nil)
 	return ans, err
 }
 
-// AskAll asks for the permits of w, and of others after it.
+// AskAll requests the permits of w and of the others after it.
 func (w *want) AskAll(ctx context.Context, opts run.Options, d run.Deadline, others []engine.Want) (engine.Answer, int, error) {
 	wants := make([]*want, 1, 1+len(others))
 	wants[0] = w
@@ -63,7 +63,7 @@ func (w *want) AskAll(ctx context.Context, opts run.Options, d run.Deadline, oth
 	return w.semaphore.scripts.acquire(ctx, w.semaphore.engine, opts, wants, d)
 }
 
-// Got makes the Permits. ErrLeaseLost is for an answer that came too late.
+// Got makes the Permits. It returns ErrLeaseLost if the reply came too late.
 func (w *want) Got() error {
 	e := w.semaphore.engine
 	for _, id := range w.ids {
@@ -85,10 +85,11 @@ func (w *want) Got() error {
 	return nil
 }
 
-// errShort is ErrLeaseLost, before it could be told of.
+// errShort is the ErrLeaseLost of a lease that ended before its grant was
+// known.
 var errShort = fmt.Errorf("%w: it was over before the answer came", engine.ErrLeaseLost)
 
-// Leases returns those of the permits that it has got.
+// Leases returns the leases of the permits granted so far.
 func (w *want) Leases() []*engine.Lease {
 	leases := make([]*engine.Lease, len(w.permits))
 	for i, p := range w.permits {
@@ -111,8 +112,8 @@ func (w *want) Undo(ctx context.Context, opts run.Options) (engine.Status, error
 	return engine.NotHolder, nil
 }
 
-// Sweep gives back what a request that came late took in the name of permits that
-// had ended already.
+// Sweep gives back permits that had ended already when a late request took them
+// again.
 func (w *want) Sweep(ctx context.Context, opts run.Options) error {
 	var ids []string
 	for _, p := range w.permits {
@@ -127,7 +128,7 @@ func (w *want) Sweep(ctx context.Context, opts run.Options) error {
 	return err
 }
 
-// Kept is how long the permits stay out if nobody gives them back.
+// Kept returns how long the permits stay out if nobody gives them back.
 func (w *want) Kept() time.Duration {
 	if w.lease > 0 {
 		return w.lease
@@ -135,11 +136,11 @@ func (w *want) Kept() time.Duration {
 	return engine.Remembered
 }
 
-// A request is one that may be made again: the script remembers it.
+// A request may be repeated: the script remembers its claim and number.
 type request struct {
 	engine   *engine.Engine
 	ticket   *engine.Ticket
-	claim    string // key in which it is remembered
+	claim    string // key of the claim
 	deadline run.Deadline
 }
 
@@ -148,7 +149,8 @@ func (s *Semaphore) request() *request {
 	return &request{engine: s.engine, ticket: t, claim: names.Claim(s.spec.Key, t.ID)}
 }
 
-// done gives the ticket back, unless the request may be on its way yet.
+// done returns the ticket for reuse, unless the request may still be on its
+// way.
 func (r *request) done(err error) {
 	var e *latchkey.Error
 	if errors.As(err, &e) && e.MaybeApplied() {

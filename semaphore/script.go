@@ -17,7 +17,7 @@ type scripts struct {
 	key     string
 	channel string
 
-	keyArg, channelArg any // the same, ready to be sent
+	keyArg, channelArg any // the same values as arguments
 }
 
 func newScripts(key string) *scripts {
@@ -39,11 +39,11 @@ func (s *scripts) spec(name string) *engine.Spec {
 	}
 }
 
-// keep is for how long requests are remembered, ready to be sent.
+// keep is how long the scripts remember requests, as an argument.
 var keep any = engine.Remembered.Milliseconds()
 
-// args returns room for keys and arguments, n of them, with the semaphore as the
-// first key.
+// args returns arguments that begin with the semaphore as the first key, with
+// room for n.
 func (s *scripts) args(n int) []any {
 	return append(make([]any, run.Head, run.Head+n), s.keyArg)
 }
@@ -66,7 +66,7 @@ func (s *scripts) acquire(ctx context.Context, e *engine.Engine, opts run.Option
 	return engine.Answer{Status: status(got[0]), Last: got[1] <= 0}, nil
 }
 
-// acquireMany runs semaphore/acquire_many for w, and for others after it.
+// acquireMany runs semaphore/acquire_many for w and the others after it.
 func (s *scripts) acquireMany(ctx context.Context, e *engine.Engine, opts run.Options, w *want, others []engine.Want) (ans engine.Answer, served int, err error) {
 	args := append(s.args(7+3*len(others)), w.claim)
 	for _, o := range others {
@@ -167,7 +167,7 @@ func (s *scripts) state(ctx context.Context, e *engine.Engine, opts run.Options)
 	return int(reply.Int), err
 }
 
-// ints returns the n integers that a script answered, the last of which is the
+// ints returns the n integers of a script's reply. The last of them is the
 // server's time.
 func ints(e *engine.Engine, script *lua.Script, r run.Reply, n int) ([]int64, error) {
 	if len(r.Ints) != n {

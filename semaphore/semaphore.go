@@ -12,15 +12,16 @@ import (
 	"github.com/latchkey-go/latchkey/internal/run"
 )
 
-// A Semaphore is a counting semaphore on a client. Goroutines may share it.
+// A Semaphore is a counting semaphore on a client. It is safe for concurrent
+// use.
 type Semaphore struct {
 	engine  *engine.Engine
 	spec    *engine.Spec
 	scripts *scripts
 }
 
-// New returns the semaphore of that name. It does no I/O. It panics when c is
-// nil or the name is empty.
+// New returns the semaphore with the given name. It does no I/O. It panics if c
+// is nil or the name is empty.
 func New(c *latchkey.Client, name string) *Semaphore {
 	if c == nil {
 		panic("semaphore: New: the client is nil")
@@ -36,7 +37,7 @@ func New(c *latchkey.Client, name string) *Semaphore {
 // Name returns the name of the semaphore.
 func (s *Semaphore) Name() string { return s.spec.Name }
 
-// A SetOption changes one TrySetPermits.
+// A SetOption configures one TrySetPermits.
 type SetOption interface{ apply(*setConfig) }
 
 type setConfig struct {
@@ -48,14 +49,15 @@ type setOptionFunc func(*setConfig)
 
 func (f setOptionFunc) apply(c *setConfig) { f(c) }
 
-// TTL makes the semaphore vanish d after it was set, with whatever permits it
-// has then. At least 1 ms; milliseconds count.
+// TTL makes the semaphore expire d after it was created, with whatever permits
+// it has then. At least 1 ms; d is truncated to milliseconds.
 func TTL(d time.Duration) SetOption {
 	return setOptionFunc(func(c *setConfig) { c.ttl, c.err = d.Truncate(time.Millisecond), engine.CheckTime("a TTL", d) })
 }
 
-// TrySetPermits makes the semaphore with n permits, and reports whether it did:
-// it does nothing when there is one, be it without permits. Waiters are woken.
+// TrySetPermits creates the semaphore with n permits and reports whether it
+// did. If the semaphore exists, even without permits, it does nothing. Waiters
+// are woken.
 func (s *Semaphore) TrySetPermits(ctx context.Context, n int, opts ...SetOption) (set bool, err error) {
 	const op = "set-permits"
 	var cfg setConfig
@@ -73,20 +75,20 @@ func (s *Semaphore) TrySetPermits(ctx context.Context, n int, opts ...SetOption)
 	return set, err
 }
 
-// Acquire takes n permits, waiting until so many are available at once or ctx is
-// done. Those of this client who came earlier are served earlier.
+// Acquire takes n permits, waiting until n are available at once or ctx is
+// done. Earlier callers of this client are served first.
 //
-// If the error is nil, they are taken. Otherwise none is: what may have been
-// taken in Redis without an answer is given back in the background. The error is
-// ctx's own when ctx ended the wait. No permits (n of 0) are always there; a
+// If the error is nil, the permits are taken. Otherwise none is: what Redis may
+// have granted without a reply is given back in the background. If ctx ended
+// the wait, the error is ctx's own. Acquire of 0 permits succeeds at once; a
 // negative n is an error.
 func (s *Semaphore) Acquire(ctx context.Context, n int) error {
 	return s.acquire(ctx, "acquire", n, &engine.LockConfig{}, false)
 }
 
-// TryAcquire takes n permits if so many are available now, or, with the option
-// Wait, within that time. If they are not, the error is ErrNotAcquired. Wait is
-// the only option that it takes: these permits have no lease.
+// TryAcquire takes n permits if n are available now, or, with the option Wait,
+// within that time. Otherwise the error is ErrNotAcquired. Wait is the only
+// option that TryAcquire accepts, because these permits have no lease.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...latchkey.LockOption) error {
 	return s.acquire(ctx, "tryacquire", n, engine.NewLockConfig(opts), true)
 }
@@ -107,14 +109,14 @@ func (s *Semaphore) acquire(ctx context.Context, op string, n int, cfg *engine.L
 	return err
 }
 
-// Do runs fn with n permits, and gives them back however fn ends, by a panic too,
-// and although ctx is cancelled by then. It waits as Acquire does, or, with the
-// option Wait, as TryAcquire: then ErrNotAcquired. Wait is the only option that it
-// takes.
+// Do calls fn with n permits taken and gives them back however fn ends, even by
+// a panic, and even if ctx is cancelled by then. It waits as Acquire does. With
+// the option Wait it waits as TryAcquire does, and may return ErrNotAcquired.
+// Wait is the only option that Do accepts.
 //
-// fn gets ctx as it is: these permits have no lease, and nothing is lost that it
-// could hear of. Do returns fn's error as it is; if the permits could not be given
-// back, that is joined to it.
+// fn receives ctx itself, because these permits have no lease that could be
+// lost. Do returns fn's error unchanged. If the permits could not be given
+// back, that error is joined to it.
 func (s *Semaphore) Do(ctx context.Context, n int, fn func(context.Context) error, opts ...latchkey.LockOption) error {
 	if err := s.acquire(ctx, "acquire", n, engine.NewLockConfig(opts), false); err != nil {
 		return err
@@ -125,19 +127,19 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(context.Context) erro
 	)
 }
 
-// Release gives n permits back, or adds them: nobody asks where they come from.
-// It makes the semaphore when there is none. Waiters are woken.
+// Release gives n permits back, or adds them: their origin does not matter. It
+// creates the semaphore if there is none. Waiters are woken.
 //
-// It does not stop when ctx is cancelled, so that a deferred Release works, but
-// after the unlock timeout (WithUnlockTimeout). To release no permits (n of 0)
-// does nothing; a negative n is an error.
+// Release ignores the cancellation of ctx, so that a deferred Release works; it
+// stops after the unlock timeout (WithUnlockTimeout). Release of 0 permits does
+// nothing; a negative n is an error.
 func (s *Semaphore) Release(ctx context.Context, n int) error {
 	_, err := s.release(ctx, "release", n, false)
 	return err
 }
 
-// ReleaseIfExists is Release, but does nothing, and reports false, when there is
-// no semaphore.
+// ReleaseIfExists is Release, except that it does nothing and reports false if
+// there is no semaphore.
 func (s *Semaphore) ReleaseIfExists(ctx context.Context, n int) (released bool, err error) {
 	return s.release(ctx, "release-if-exists", n, true)
 }
@@ -163,10 +165,10 @@ func (s *Semaphore) release(ctx context.Context, op string, n int, existing bool
 	return released && engine.Done(err), s.engine.Partly(op, s.spec, all-n, all, err)
 }
 
-// AddPermits changes the number of available permits by n, which may be
-// negative: then the number may go below 0, and those who hold permits bring it
-// back by releasing them. It makes the semaphore when there is none; the TTL of
-// one that has one stays. To add 0 does nothing. Waiters are woken.
+// AddPermits changes the number of available permits by n. n may be negative
+// and may take the number below 0; holders bring it back by releasing their
+// permits. AddPermits creates the semaphore if there is none, and leaves the
+// TTL of an existing one unchanged. n of 0 does nothing. Waiters are woken.
 func (s *Semaphore) AddPermits(ctx context.Context, n int) error {
 	const op = "add-permits"
 	if err := engine.CheckCount(int64(n), -engine.MaxCount); err != nil || n == 0 {
@@ -177,12 +179,12 @@ func (s *Semaphore) AddPermits(ctx context.Context, n int) error {
 	})
 }
 
-// DrainPermits takes all permits that are available and returns how many these
-// were. When there were less than none, it returns that negative number, and
-// then there are none. The TTL of a semaphore that has one stays.
+// DrainPermits takes all available permits and returns their number. If the
+// number was negative, it returns that negative number and sets the number to
+// 0. The TTL of the semaphore is unchanged.
 func (s *Semaphore) DrainPermits(ctx context.Context) (n int, err error) {
-	// What was drained is remembered in a form of its own: nobody else may use
-	// the ticket.
+	// A drain is remembered in a form of its own, so no other request may use
+	// its ticket.
 	r := newRequest(s)
 	err = s.engine.Change(ctx, "drain-permits", s.spec, func(ctx context.Context, opts run.Options, d run.Deadline) (v engine.Status, err error) {
 		r.deadline = d
@@ -192,8 +194,8 @@ func (s *Semaphore) DrainPermits(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// AvailablePermits returns how many permits are available; 0 when there is no
-// semaphore, and less than 0 after AddPermits took away more than there were.
+// AvailablePermits returns the number of available permits. It is 0 if there is
+// no semaphore, and negative after AddPermits took away more than there were.
 func (s *Semaphore) AvailablePermits(ctx context.Context) (n int, err error) {
 	err = s.engine.Ask(ctx, "available-permits", s.spec, true, func(ctx context.Context, opts run.Options) (err error) {
 		n, err = s.scripts.state(ctx, s.engine, opts)
@@ -202,8 +204,8 @@ func (s *Semaphore) AvailablePermits(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// Delete removes the semaphore and reports whether there was one. Who waits for
-// permits goes on waiting.
+// Delete removes the semaphore and reports whether there was one. Waiters
+// continue to wait.
 func (s *Semaphore) Delete(ctx context.Context) (deleted bool, err error) {
 	err = s.engine.Ask(ctx, "delete", s.spec, false, func(ctx context.Context, opts run.Options) (err error) {
 		deleted, err = s.scripts.delete(ctx, s.engine, opts)
@@ -212,7 +214,7 @@ func (s *Semaphore) Delete(ctx context.Context) (deleted bool, err error) {
 	return deleted, err
 }
 
-// change runs f, which makes one request that may be made again.
+// change runs f, which makes one repeatable request.
 func (s *Semaphore) change(ctx context.Context, op string, f func(context.Context, run.Options, *request) (engine.Status, error)) error {
 	r := newRequest(s)
 	err := s.engine.Change(ctx, op, s.spec, func(ctx context.Context, opts run.Options, d run.Deadline) (engine.Status, error) {

@@ -11,11 +11,11 @@ import (
 	"github.com/latchkey-go/latchkey/internal/run"
 )
 
-// A request is one that may be made again: the script remembers it.
+// A request may be repeated: the script remembers its claim and number.
 type request struct {
 	engine   *engine.Engine
 	ticket   *engine.Ticket
-	claim    string // key in which it is remembered
+	claim    string // key of the claim
 	number   int64
 	deadline run.Deadline
 }
@@ -25,7 +25,8 @@ func newRequest(s *Semaphore) request {
 	return request{engine: s.engine, ticket: t, claim: names.Claim(s.spec.Key, t.ID), number: t.Number}
 }
 
-// done gives the ticket back, unless the request may be on its way yet.
+// done returns the ticket for reuse, unless the request may still be on its
+// way.
 func (r *request) done(err error) {
 	var e *latchkey.Error
 	if errors.As(err, &e) && e.MaybeApplied() {
@@ -34,7 +35,7 @@ func (r *request) done(err error) {
 	r.engine.PutTicket(r.ticket)
 }
 
-// A want is one caller's wish for permits.
+// A want is one caller's request for permits.
 type want struct {
 	request
 	semaphore *Semaphore
@@ -46,28 +47,28 @@ var (
 	_ engine.Divisible = (*want)(nil)
 )
 
-// Units is how many permits it wants.
+// Units returns the number of permits requested.
 func (w *want) Units() int { return w.n }
 
-// Ask asks for the permits.
+// Ask requests the permits.
 func (w *want) Ask(ctx context.Context, opts run.Options, d run.Deadline) (engine.Answer, error) {
 	w.deadline = d
 	return w.semaphore.scripts.acquire(ctx, w.semaphore.engine, opts, w)
 }
 
-// AskAll asks for the permits of w, and of others after it.
+// AskAll requests the permits of w and of the others after it.
 func (w *want) AskAll(ctx context.Context, opts run.Options, d run.Deadline, others []engine.Want) (engine.Answer, int, error) {
 	w.deadline = d
 	return w.semaphore.scripts.acquireMany(ctx, w.semaphore.engine, opts, w, others)
 }
 
-// Got says that the permits are taken; there is nothing to keep.
+// Got is called when the permits are taken. There is nothing to keep.
 func (*want) Got() error { return nil }
 
-// Undo gives them back, if they are taken.
+// Undo gives the permits back, if they are taken.
 func (w *want) Undo(ctx context.Context, opts run.Options) (engine.Status, error) {
 	return w.semaphore.scripts.undo(ctx, w.semaphore.engine, opts, w)
 }
 
-// Kept is for how long the script remembers that they were taken.
+// Kept returns how long the script remembers that the permits were taken.
 func (*want) Kept() time.Duration { return engine.Remembered }
