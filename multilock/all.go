@@ -10,22 +10,22 @@ import (
 	"github.com/latchkey-go/latchkey/internal/engine"
 )
 
-// A taking is one caller's attempt to come to hold a Lock.
-type taking struct {
+// An attempt is one caller's try to acquire a Lock.
+type attempt struct {
 	lock     *Lock
 	cfg      engine.LockConfig
-	once     bool            // makes one attempt
-	deadline time.Time       // of a bounded wait; zero for none
-	over     context.Context // ends with the caller's, or at the deadline
-	// everybody is set after a round without a majority: then silent members are
-	// asked too.
+	once     bool            // make one attempt, without waiting
+	deadline time.Time       // end of a bounded wait; zero if unbounded
+	over     context.Context // done with the caller's context, or at the deadline
+	// everybody is set after a round without a majority. Silent members are
+	// then asked too.
 	everybody bool
-	atLeast   time.Duration // for how long the members stay closed, once all are held
+	atLeast   time.Duration // how long the members stay closed, once all are held
 }
 
-// begin sets how long to wait. The caller calls end.
-func (t *taking) begin(ctx context.Context, try bool) (end context.CancelFunc) {
-	t.atLeast, t.cfg.AtLeast = t.cfg.AtLeast, 0 // what is rolled back does not stay closed
+// begin sets how long to wait. The caller must call end.
+func (t *attempt) begin(ctx context.Context, try bool) (end context.CancelFunc) {
+	t.atLeast, t.cfg.AtLeast = t.cfg.AtLeast, 0 // a rolled back member does not stay closed
 	t.over, end = ctx, func() {}
 	switch {
 	case !try && !t.cfg.Waits:
@@ -38,16 +38,16 @@ func (t *taking) begin(ctx context.Context, try bool) (end context.CancelFunc) {
 	return end
 }
 
-// options returns the options for a member that is waited for no longer than
-// wait; less than 0 is for as long as the context lives.
-func (t *taking) options(wait time.Duration) latchkey.LockOption {
+// options returns the options for a member: wait is the longest wait, without a
+// bound if negative.
+func (t *attempt) options(wait time.Duration) latchkey.LockOption {
 	cfg := t.cfg
 	cfg.Waits, cfg.Wait = wait >= 0, wait
 	return engine.LockOptionFunc(func(c *engine.LockConfig) { *c = cfg })
 }
 
-// left returns how much of a bounded wait is left, at most d.
-func (t *taking) left(d time.Duration) time.Duration {
+// left returns what remains of a bounded wait, at most d.
+func (t *attempt) left(d time.Duration) time.Duration {
 	if t.deadline.IsZero() {
 		return d
 	}
@@ -55,16 +55,16 @@ func (t *taking) left(d time.Duration) time.Duration {
 }
 
 const (
-	// patienceFirst and patienceMost bound how long one who has taken some members
-	// waits for the next one. It grows from round to round.
+	// patienceFirst and patienceMost bound how long a caller that holds some
+	// members waits for the next one. The bound grows from round to round.
 	patienceFirst = 100 * time.Millisecond
 	patienceMost  = 1600 * time.Millisecond
 )
 
-// all takes all members. It waits without a bound only for the first one of a
-// round, while it has none. The first is the one that refused in the round
-// before.
-func (t *taking) all(ctx context.Context) (*whole, error) {
+// all takes all members. It waits without a bound only for the first member of
+// a round, while it holds none. The first member is the one that refused in the
+// previous round.
+func (t *attempt) all(ctx context.Context) (*whole, error) {
 	first := 0
 	for patience := patienceFirst; ; patience = min(2*patience, patienceMost) {
 		holds, refused, err := t.round(ctx, first, patience)
@@ -84,7 +84,7 @@ func (t *taking) all(ctx context.Context) (*whole, error) {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		}
-		if refused == first && !sleep(t.over, pauseFirst) { // not ours to wait for: a Locker of somebody else's
+		if refused == first && !sleep(t.over, pauseFirst) { // a Locker from elsewhere, which returned early
 			return nil, err
 		}
 		first = refused
@@ -92,7 +92,7 @@ func (t *taking) all(ctx context.Context) (*whole, error) {
 }
 
 // made makes a whole of the holds of all members.
-func (t *taking) made(ctx context.Context, holds []engine.Held) (*whole, error) {
+func (t *attempt) made(ctx context.Context, holds []engine.Held) (*whole, error) {
 	w := newWhole(ctx, t.lock)
 	for i, h := range holds {
 		w.add(i, h)
@@ -104,8 +104,8 @@ func (t *taking) made(ctx context.Context, holds []engine.Held) (*whole, error) 
 	return w, t.stayClosed(ctx, w)
 }
 
-// stayClosed does what the option HoldAtLeast asks for.
-func (t *taking) stayClosed(ctx context.Context, w *whole) error {
+// stayClosed applies the option HoldAtLeast.
+func (t *attempt) stayClosed(ctx context.Context, w *whole) error {
 	if t.atLeast == 0 {
 		return nil
 	}
@@ -114,13 +114,14 @@ func (t *taking) stayClosed(ctx context.Context, w *whole) error {
 
 var errSpent = fmt.Errorf("%w: before all members were held", engine.ErrLeaseLost)
 
-// round takes the members one after the other, beginning with first. On an error
-// it returns the holds it has come to, and which member has refused, if any.
-func (t *taking) round(ctx context.Context, first int, patience time.Duration) (holds []engine.Held, refused int, err error) {
+// round takes the members one after the other, beginning with first. On an
+// error it returns the holds taken so far and the member that refused, or -1 if
+// none did.
+func (t *attempt) round(ctx context.Context, first int, patience time.Duration) (holds []engine.Held, refused int, err error) {
 	members := t.lock.members
 	holds = make([]engine.Held, 0, len(members))
 	for k := range members {
-		// first, and then the others in their order
+		// first, then the others in their order
 		i := k
 		if k <= first {
 			i = (k + first) % (first + 1)
@@ -133,15 +134,15 @@ func (t *taking) round(ctx context.Context, first int, patience time.Duration) (
 			return holds, i, err
 		}
 		holds = append(holds, h)
-		// Halves of a pair share their holder.
+		// The halves of a read-write lock share their holder.
 		ctx = engine.WithHold(ctx, h)
 	}
 	return holds, -1, nil
 }
 
-// wait says how long to wait for the k-th member of a round; less than 0 is
-// without a bound.
-func (t *taking) wait(k int, ordered bool, patience time.Duration, holds []engine.Held) time.Duration {
+// wait returns how long to wait for the k-th member of a round; a negative
+// result is without a bound.
+func (t *attempt) wait(k int, ordered bool, patience time.Duration, holds []engine.Held) time.Duration {
 	switch {
 	case t.once:
 		return 0
@@ -150,17 +151,17 @@ func (t *taking) wait(k int, ordered bool, patience time.Duration, holds []engin
 	case k == 0:
 		return t.left(t.cfg.Wait)
 	case !ordered:
-		// Its holder may be waiting for what is held here.
+		// Its holder may be waiting for a member that is held here.
 		return 0
 	}
 	for _, h := range holds {
-		patience = min(patience, h.Remaining()/2) // of a short lease
+		patience = min(patience, h.Remaining()/2) // for holds with a short lease
 	}
 	return t.left(patience)
 }
 
 // member takes one member.
-func (t *taking) member(ctx context.Context, l latchkey.Locker, wait time.Duration) (engine.Held, error) {
+func (t *attempt) member(ctx context.Context, l latchkey.Locker, wait time.Duration) (engine.Held, error) {
 	if wait < 0 {
 		return heldBy(l.Lock(ctx, t.options(wait)))
 	}

@@ -2,10 +2,10 @@ package multilock
 
 import "strings"
 
-// several is an error that is several errors, in one line.
+// several is several errors as one error, on one line.
 type several []error
 
-// Error returns what all of them say.
+// Error returns the texts of all errors.
 func (s several) Error() string {
 	texts := make([]string, len(s))
 	for i, err := range s {
@@ -14,10 +14,11 @@ func (s several) Error() string {
 	return strings.Join(texts, "; ")
 }
 
-// Unwrap returns all of them.
+// Unwrap returns the errors.
 func (s several) Unwrap() []error { return s }
 
-// join returns those of errs that are not nil as one error; nil if there are none.
+// join returns the errors that are not nil as one error, or nil if there are
+// none.
 func join(errs ...error) error {
 	var s several
 	for _, err := range errs {

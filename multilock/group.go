@@ -12,9 +12,9 @@ import (
 	"github.com/latchkey-go/latchkey/internal/run"
 )
 
-// A Group is a lock of some values of a group on one client: all of them or
-// none. Two Groups exclude each other where their values meet. Goroutines may
-// share it.
+// A Group is a lock on some values of a group on one client: on all of them or
+// none. Two Groups exclude each other if they share a value. A Group is safe
+// for concurrent use.
 type Group struct {
 	lockSeam
 	engine  *engine.Engine
@@ -24,13 +24,13 @@ type Group struct {
 
 var _ latchkey.Locker = (*Group)(nil)
 
-// NewGroup returns the lock of those values of a group: what Redisson's
-// getMultiLock(group, values) is, on the same bytes. It does no I/O. It panics
-// when c is nil, the group is empty, or there are no values.
+// NewGroup returns the lock on the given values of a group. It is Redisson's
+// getMultiLock(group, values), on the same bytes. NewGroup does no I/O. It
+// panics if c is nil, the group is empty, or there are no values.
 //
-// A value is told from others by its bytes. Redisson takes those that its codec
-// makes of a value: with StringCodec they are the text's own; those of another
-// codec may be given here as they are.
+// Values are compared as bytes. Redisson uses the bytes that its codec makes of
+// a value. With StringCodec they are the bytes of the text; the bytes of
+// another codec may be passed here as they are.
 func NewGroup(c *latchkey.Client, group string, values ...string) *Group {
 	if c == nil {
 		panic("multilock: NewGroup: the client is nil")
@@ -50,28 +50,28 @@ func NewGroup(c *latchkey.Client, group string, values ...string) *Group {
 // Name returns the name of the group.
 func (g *Group) Name() string { return g.spec.Name }
 
-// Lock takes all values of g, waiting until nobody else has any of them, or ctx
+// Lock takes all values of g, waiting until nobody else has any of them or ctx
 // is done. It takes none before it can take all.
 //
-// If the error is nil, the caller holds them until it unlocks the Hold or the
-// lease is lost; see [latchkey.Hold]. Otherwise none is held on this call's
-// account: a claim left in Redis is withdrawn, or ends with its lease if Redis
-// cannot be reached. The error is ctx's own when ctx ended the wait.
+// If the error is nil, the caller holds the values until it unlocks the Hold or
+// the lease is lost; see [latchkey.Hold]. Otherwise this call holds nothing:
+// what it left in Redis is taken back, or ends with its lease if Redis cannot
+// be reached. If ctx ended the wait, the error is ctx's own.
 //
-// The Hold's Context comes from ctx. A deadline on ctx therefore bounds the work
-// as well as the wait; TryLock with [latchkey.Wait] bounds the wait alone.
+// The Hold's Context derives from ctx, so a deadline on ctx bounds the work as
+// well as the wait. TryLock with [latchkey.Wait] bounds only the wait.
 //
-// A holder that has g already takes it once more without waiting. That never
-// shortens the lease it has. A holder from [latchkey.WithHolder] may also take
-// other values of the group that meet those it has; a Hold's Context speaks for
-// its own values only.
+// If the holder in ctx already holds g, Lock takes g once more without waiting
+// and never shortens the present lease. A holder from [latchkey.WithHolder] may
+// also take other values of the group that overlap with those it has; a Hold's
+// Context re-enters only the Hold's own set of values.
 func (g *Group) Lock(ctx context.Context, opts ...latchkey.LockOption) (*latchkey.Hold, error) {
 	return g.acquire(ctx, engine.Lock, opts)
 }
 
 // TryLock takes all values of g if they are free now, or, with the option Wait,
-// within that time. If they are not, the error is ErrNotAcquired. One attempt is
-// one command, and one more for each answer that is lost on the way.
+// if they become free within that time. Otherwise the error is ErrNotAcquired.
+// One attempt is one command, plus one for each reply that is lost.
 func (g *Group) TryLock(ctx context.Context, opts ...latchkey.LockOption) (*latchkey.Hold, error) {
 	return g.acquire(ctx, engine.TryLock, opts)
 }
@@ -84,14 +84,14 @@ func (g *Group) acquire(ctx context.Context, op *engine.Op, opts []latchkey.Lock
 	return bound(got), nil
 }
 
-// Unlock gives back the latest hold of g that the holder in ctx has. It is for
-// code that has a holder in its context rather than a Hold in its hand; without
-// one it returns ErrNotHeld. See [latchkey.Hold.Unlock] for the rest.
+// Unlock releases the latest hold of g by the holder in ctx. It is for code
+// that has a holder in its context but no Hold; without a holder it returns
+// ErrNotHeld. See [latchkey.Hold.Unlock] for the rest.
 func (g *Group) Unlock(ctx context.Context) error { return g.engine.UnlockHolder(ctx, g.spec) }
 
 // ForceUnlock frees the values of g, whoever holds them, and reports whether
-// anybody did. Other values of the group are left alone. A holder, if it is a Go
-// client, learns of it within one renewal: its Lost is closed.
+// anybody did. Other values of the group are unchanged. A holder in a Go client
+// learns of it within one renewal: its Lost is closed.
 func (g *Group) ForceUnlock(ctx context.Context) (bool, error) {
 	var freed bool
 	err := g.engine.Ask(ctx, "force-unlock", g.spec, false, func(ctx context.Context, opts run.Options) (err error) {
@@ -107,15 +107,15 @@ func (g *Group) IsLocked(ctx context.Context) (bool, error) {
 	return st.all > 0, err
 }
 
-// IsHeldBy reports whether that holder of this client holds all values of g, by
+// IsHeldBy reports whether holder h of this client holds all values of g, by
 // this set of values or by others.
 func (g *Group) IsHeldBy(ctx context.Context, h latchkey.Holder) (bool, error) {
 	st, err := g.state(ctx, "is-held-by", g.engine.HolderID(engine.NumberOf(h)))
 	return st.mine > 0, err
 }
 
-// HoldCount returns how many times the holder in ctx holds the value of g that it
-// holds the fewest times; 0 without one.
+// HoldCount returns the lowest hold count that the holder in ctx has on a value
+// of g. It is 0 if ctx has no holder.
 func (g *Group) HoldCount(ctx context.Context) (int, error) {
 	holder := g.engine.HeldBy(ctx, g.spec)
 	if holder == "" {
@@ -125,8 +125,8 @@ func (g *Group) HoldCount(ctx context.Context) (int, error) {
 	return st.mine, err
 }
 
-// TTL returns how long the longest present lease of a value of g lasts if nobody
-// renews it; 0 when all are free.
+// TTL returns how long the longest lease of a value of g lasts if nobody renews
+// it. It is 0 if all are free.
 func (g *Group) TTL(ctx context.Context) (time.Duration, error) {
 	st, err := g.state(ctx, "ttl", "")
 	return st.left, err
@@ -140,21 +140,22 @@ func (g *Group) state(ctx context.Context, op, holder string) (st setState, err 
 	return st, err
 }
 
-// LockAsync is Lock that does not wait: the channel gets exactly one value. A
-// Hold that nobody has received when ctx is done is unlocked, and ctx's error
-// takes its place. The channel is closed behind an error at once, behind a Hold
-// when the Hold ends.
+// LockAsync starts Lock and returns at once. The channel receives exactly one
+// value. A Hold that is still in the channel when ctx is done is unlocked, and
+// ctx's error replaces it. The channel is closed right after an error, and
+// after a Hold when that Hold ends.
 func (g *Group) LockAsync(ctx context.Context, opts ...latchkey.LockOption) <-chan latchkey.Result[*latchkey.Hold] {
 	return async.Hold(func() (*latchkey.Hold, error) { return g.Lock(ctx, opts...) })
 }
 
-// TryLockAsync is TryLock that does not wait; see LockAsync for the channel.
+// TryLockAsync starts TryLock and returns at once; see LockAsync for the
+// channel.
 func (g *Group) TryLockAsync(ctx context.Context, opts ...latchkey.LockOption) <-chan latchkey.Result[*latchkey.Hold] {
 	return async.Hold(func() (*latchkey.Hold, error) { return g.TryLock(ctx, opts...) })
 }
 
-// UnlockAsync is Unlock that does not wait. The channel gets one value and is
-// closed.
+// UnlockAsync starts Unlock and returns at once. The channel receives one value
+// and is then closed.
 func (g *Group) UnlockAsync(ctx context.Context) <-chan error {
 	return async.Err(func() error { return g.Unlock(ctx) })
 }

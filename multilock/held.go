@@ -13,38 +13,38 @@ import (
 	"github.com/latchkey-go/latchkey/internal/run"
 )
 
-// A state is what has become of a whole.
+// A state is the state of a whole.
 type state int
 
 const (
-	making   state = iota // not all parts are there yet
-	held                  // by enough parts
+	making   state = iota // parts are still missing
+	held                  // enough parts are held
 	released              // given back
 	lost                  // too many parts were lost
-	closed                // too many parts were given back by their client's Close
+	closed                // Close of a client gave back too many parts
 )
 
-// A whole is a hold that consists of the holds of other locks.
+// A whole is a hold that consists of holds of other locks, its parts.
 type whole struct {
 	lock   *Lock
-	holder uint64 // of WithHolder; 0 without
+	holder uint64 // the holder of WithHolder; 0 without one
 
-	giving sync.Mutex // with the Unlock that is under way: the next one finds what it has left
+	unlocking sync.Mutex // held by a running Unlock, so that the next one sees the result
 
-	// mu guards the fields below. No method of a part is called under it: parts
-	// call in here under locks of their own.
+	// mu guards the fields below. No method of a part is called with mu held,
+	// because parts call into the whole with their own locks held.
 	mu       sync.Mutex
 	parts    []*part
-	live     int // parts that are held
+	live     int // number of parts that are held
 	state    state
-	cause    error // with which ctx ended
+	cause    error // the cause with which ctx ended
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
-	gone     chan struct{} // behind Lost; made on demand
+	gone     chan struct{} // the channel of Lost; made on demand
 	unlocked bool          // Unlock was called
-	back     bool          // and has given back as much as it takes
-	timer    *time.Timer   // of every
-	outer    any           // what it is part of itself
+	back     bool          // an Unlock has given back as many parts as it has to
+	timer    *time.Timer   // the timer of every
+	outer    any           // the whole that this one is part of
 	ended    func(cause error)
 }
 
@@ -52,8 +52,8 @@ type whole struct {
 type part struct {
 	held   engine.Held
 	member int
-	over   bool // it is not held any more
-	back   bool // nothing is left to be given back
+	over   bool // the part is no longer held
+	back   bool // nothing is left to give back
 }
 
 var _ engine.Held = (*whole)(nil)
@@ -64,7 +64,8 @@ func newWhole(ctx context.Context, l *Lock) *whole {
 	return w
 }
 
-// add makes h a part; false when the whole is over, and h still the caller's.
+// add makes h a part. It returns false if the whole is over; h then still
+// belongs to the caller.
 func (w *whole) add(member int, h engine.Held) bool {
 	p := &part{held: h, member: member}
 	w.mu.Lock()
@@ -79,7 +80,7 @@ func (w *whole) add(member int, h engine.Held) bool {
 	return true
 }
 
-// settle makes the whole held, if enough parts are.
+// settle makes the whole held and returns true if enough parts are held.
 func (w *whole) settle(ctx context.Context) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,13 +106,13 @@ func (w *whole) partEnded(p *part, cause error) {
 	}
 }
 
-// endLocked ends the whole: its Context, and Lost if that is what happened.
+// endLocked ends the whole: its Context, and Lost if the cause is a loss.
 func (w *whole) endLocked(cause error) {
 	if w.state != held {
 		return
 	}
 	w.cause = cause
-	w.cancel(cause) // before Lost is closed: who hears of that finds out why
+	w.cancel(cause) // before Lost is closed, so that whoever sees Lost finds the cause
 	switch {
 	case errors.Is(cause, engine.ErrLeaseLost):
 		w.state = lost
@@ -131,7 +132,7 @@ func (w *whole) endLocked(cause error) {
 	}
 }
 
-// stateErrLocked says why it is not held, nil when it is.
+// stateErrLocked returns why the whole is not held, or nil if it is.
 func (w *whole) stateErrLocked() error {
 	switch w.state {
 	case held:
@@ -144,14 +145,14 @@ func (w *whole) stateErrLocked() error {
 	return engine.ErrNotHeld
 }
 
-// NotHeld returns the error of a method that finds nothing held.
+// NotHeld returns the error for a method that needs a held whole, or nil.
 func (w *whole) NotHeld(op string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.lock.wrap(op, w.stateErrLocked())
 }
 
-// present returns the parts that pick takes.
+// present returns the parts that pick selects.
 func (w *whole) present(pick func(*part) bool) []*part {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -169,7 +170,7 @@ func anyPart(*part) bool { return true }
 // Name returns the name of the lock.
 func (w *whole) Name() string { return w.lock.name }
 
-// Context returns the context of the hold; see the root's Hold.
+// Context returns the context of the hold; see latchkey.Hold.
 func (w *whole) Context() context.Context { return w.ctx }
 
 // Lost returns a channel that is closed when too many parts are lost.
@@ -185,7 +186,7 @@ func (w *whole) Lost() <-chan struct{} {
 	return w.gone
 }
 
-// Remaining returns for how long enough parts may still be believed in.
+// Remaining returns how long enough parts may still be trusted.
 func (w *whole) Remaining() time.Duration {
 	parts := w.present(func(p *part) bool { return w.state == held })
 	if len(parts) < w.lock.quorum {
@@ -199,8 +200,9 @@ func (w *whole) Remaining() time.Duration {
 	return left[w.lock.quorum-1]
 }
 
-// Token returns the fencing token of the one member that gives them. Tokens of
-// several servers say nothing about each other.
+// Token returns the fencing token of the only member that has one. It returns 0
+// if several members have tokens, because tokens of several servers cannot be
+// compared.
 func (w *whole) Token() int64 {
 	if w.lock.red {
 		return 0
@@ -217,7 +219,7 @@ func (w *whole) Token() int64 {
 	return token
 }
 
-// Holder returns the holder: that of WithHolder, or the first part's.
+// Holder returns the holder of WithHolder, or else that of the first part.
 func (w *whole) Holder() uint64 {
 	if w.holder != 0 {
 		return w.holder
@@ -228,8 +230,8 @@ func (w *whole) Holder() uint64 {
 // HolderID returns the holder of the first part as its server shows it.
 func (w *whole) HolderID() string { return w.present(anyPart)[0].held.HolderID() }
 
-// Speaks returns the holder that the Context names for s: that of the part that
-// speaks for it.
+// Speaks returns the holder that the whole's Context carries for s: that of the
+// part whose Context does.
 func (w *whole) Speaks(e *engine.Engine, s *engine.Spec) (holder uint64, ok bool) {
 	for _, p := range w.present(anyPart) {
 		if n, ok := p.held.Speaks(e, s); ok {
@@ -239,7 +241,7 @@ func (w *whole) Speaks(e *engine.Engine, s *engine.Spec) (holder uint64, ok bool
 	return 0, false
 }
 
-// JoinWhole makes it a part of a whole itself.
+// JoinWhole makes w a part of another whole.
 func (w *whole) JoinWhole(outer any, ended func(cause error)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -249,7 +251,8 @@ func (w *whole) JoinWhole(outer any, ended func(cause error)) {
 	}
 }
 
-// wholeOf returns the whole of a lock of that id in what a hold is part of.
+// wholeOf returns the whole of the lock with that id among the wholes around a
+// hold, or nil.
 func wholeOf(outer any, id string) *whole {
 	for {
 		w, ok := outer.(*whole)
@@ -262,7 +265,7 @@ func wholeOf(outer any, id string) *whole {
 	}
 }
 
-// StayClosed makes the parts stay closed until d from now.
+// StayClosed keeps the parts closed until d from now.
 func (w *whole) StayClosed(ctx context.Context, d time.Duration) error {
 	for _, p := range w.present(anyPart) {
 		if err := p.held.StayClosed(ctx, d); err != nil {
@@ -272,8 +275,8 @@ func (w *whole) StayClosed(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// Extend makes the leases of enough parts last at least until lease from now, as far
-// as the MaxHold of each lets it.
+// Extend makes the leases of enough parts last until at least lease from now,
+// as far as the MaxHold of each allows.
 func (w *whole) Extend(ctx context.Context, lease time.Duration) error {
 	const op = "extend"
 	if err := engine.CheckLease("a lease", lease); err != nil {
@@ -291,20 +294,20 @@ func (w *whole) Extend(ctx context.Context, lease time.Duration) error {
 		if a.err != nil {
 			errs = append(errs, a.err)
 		} else if done++; done == w.lock.quorum {
-			return w.NotHeld(op) // the rest, if there is one, goes on by itself
+			return w.NotHeld(op) // the other parts continue in the background
 		}
 	}
 	if len(errs) == 0 {
-		return w.NotHeld(op) // a part had been lost before it was asked
+		return w.NotHeld(op) // a part was lost before it was asked
 	}
 	return w.lock.wrap(op, join(errs...))
 }
 
-// grace is for how long a failed acquire waits for what it gives back, when its
-// caller would not wait any more.
+// grace is how long a failed acquire, whose own wait is over, waits for the
+// members that it gives back.
 const grace = 50 * time.Millisecond
 
-// heldBy returns what a member's Hold stands for.
+// heldBy returns the acquisition behind a member's Hold.
 func heldBy(h *latchkey.Hold, err error) (engine.Held, error) {
 	switch {
 	case err != nil:
@@ -315,7 +318,7 @@ func heldBy(h *latchkey.Hold, err error) (engine.Held, error) {
 	return engine.HeldOf(h), nil
 }
 
-// drop ends a whole that was not held, or not for long.
+// drop ends a whole that is not to be used.
 func (w *whole) drop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -323,7 +326,7 @@ func (w *whole) drop() {
 	w.state = released
 }
 
-// missing returns the members of which no part is held.
+// missing returns the members without a held part.
 func (w *whole) missing() []int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -340,8 +343,8 @@ func (w *whole) missing() []int {
 	return out
 }
 
-// every calls f every d while the whole is held, on a goroutine that is there for
-// the call only.
+// every calls f every d while the whole is held. Each call runs on a goroutine
+// of its own.
 func (w *whole) every(d time.Duration, f func()) {
 	if d <= 0 {
 		return

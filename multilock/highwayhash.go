@@ -6,15 +6,16 @@ import (
 	"math/bits"
 )
 
-// A value is known in Redis by its HighwayHash of 128 bits, in base64 without
-// padding. The key of the hash is Redisson's and the same for everybody: it keeps
-// nothing secret.
+// redissonKey is the key of the 128-bit HighwayHash by which Redis knows a
+// value. The key is Redisson's. It is the same for everybody and keeps nothing
+// secret.
 var redissonKey = [4]uint64{0x9e3779b97f4a7c15, 0xf39cc0605cedc834, 0x1082276bf3a27251, 0xf86c6a11d0c18e95}
 
-// hashed is the length of what hashValue returns.
+// hashed is the length of a hash from hashValue.
 const hashed = 22
 
-// hashValue returns how Redis shows a value.
+// hashValue returns the hash of a value as Redis shows it: base64 without
+// padding.
 func hashValue(value string) string {
 	sum := highwayHash128(redissonKey, []byte(value))
 	return base64.RawStdEncoding.EncodeToString(sum[:])
@@ -23,7 +24,7 @@ func hashValue(value string) string {
 // A highway is the state of a HighwayHash: four lanes of four parts.
 type highway struct{ v0, v1, mul0, mul1 [4]uint64 }
 
-// packet is how many bytes are taken in at a time.
+// packet is the number of bytes per step.
 const packet = 32
 
 // highwayHash128 returns the hash of data as two big-endian numbers.
@@ -54,7 +55,7 @@ func highwayHash128(key [4]uint64, data []byte) (sum [16]byte) {
 	return sum
 }
 
-// packet takes in the first 32 bytes of b.
+// packet processes the first 32 bytes of b.
 func (h *highway) packet(b []byte) {
 	var lanes [4]uint64
 	for i := range lanes {
@@ -63,7 +64,7 @@ func (h *highway) packet(b []byte) {
 	h.update(lanes)
 }
 
-// rest takes in the last bytes, fewer than a packet.
+// rest processes the last bytes, fewer than a packet.
 func (h *highway) rest(b []byte) {
 	n, tail := len(b), len(b)&3
 	for i := range h.v0 {
@@ -97,9 +98,9 @@ func (h *highway) update(lanes [4]uint64) {
 	}
 }
 
-// zip adds the bytes of a and b to x and y, mixed.
+// zip adds the bytes of a and b, permuted, to x and y.
 func zip(x, y *uint64, a, b uint64) {
-	// The places in a and b (above 7) from which the bytes come, lowest first.
+	// For each byte, lowest first, its source in a (0 to 7) or b (8 to 15).
 	*x += shuffled(a, b, [8]uint{3, 12, 2, 5, 14, 1, 15, 0})
 	*y += shuffled(a, b, [8]uint{11, 4, 10, 13, 9, 6, 8, 7})
 }

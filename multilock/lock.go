@@ -15,38 +15,39 @@ import (
 
 type lockSeam = engine.LockSeam // see internal/engine/part.go
 
-// A Lock is a lock that is made of other locks, its members. It is held while
-// enough of them are: all, if New made it, or a majority, if NewRed did.
-// Goroutines may share it.
+// A Lock is a lock that consists of other locks, its members. A Lock from New
+// is held while all members are held; a Lock from NewRed is held while a
+// majority is. A Lock is safe for concurrent use.
 type Lock struct {
 	name    string
-	id      string // the same for Locks of the same members
+	id      string // equal for Locks with the same members
 	members []member
-	quorum  int // of members that make it held
+	quorum  int // number of members that make the Lock held
 	red     bool
 }
 
 var _ latchkey.Locker = (*Lock)(nil)
 
-// New returns the lock of all those locks: whoever holds it holds each of them.
-// They may be of any kind, of several clients and servers, and be made of locks
-// themselves. It does no I/O. It panics when there are none, or one is nil.
+// New returns the lock of all given locks: whoever holds it holds each of them.
+// The locks may be of any kind, belong to several clients and servers, and be
+// multi-locks themselves. New does no I/O. It panics if there are no locks or
+// one is nil.
 //
-// The members are taken in an order that follows from their names, whatever the
-// order they are given in; one that is given twice is taken once.
+// The members are taken in an order that follows from their names, not in the
+// order given. A lock that is given twice is taken once.
 func New(locks ...latchkey.Locker) *Lock {
 	members := inOrder(flattened(membersOf("New", locks)))
 	return newLock("all", members, len(members))
 }
 
-// NewRed returns the lock of a majority of those locks, which must be on servers
-// that know nothing of each other: the algorithm that is known as Redlock. Whoever
-// holds it holds more than half of them, so that it can be taken and kept while
-// fewer than half of the servers are down. See the package comment for what that
-// promises, and what not. It does no I/O.
+// NewRed returns the lock of a majority of the given locks, which must be on
+// independent servers: the Redlock algorithm. Whoever holds it holds more than
+// half of the locks, so it can be taken and kept while fewer than half of the
+// servers are down. See the package comment for what that promises and what it
+// does not. NewRed does no I/O.
 //
-// It panics when there are none, one is nil, or two are on one client or on one
-// address: then the same server would count twice.
+// It panics if there are no locks, one is nil, or two are on one client or one
+// address, because then one server would count twice.
 func NewRed(locks ...latchkey.Locker) *Lock {
 	members := membersOf("NewRed", locks)
 	apart(members)
@@ -69,7 +70,7 @@ func newLock(kind string, members []member, quorum int) *Lock {
 	}
 }
 
-// unique returns names, each once.
+// unique returns names without duplicates.
 func unique(names []string) []string {
 	var out []string
 	for _, n := range names {
@@ -80,38 +81,39 @@ func unique(names []string) []string {
 	return out
 }
 
-// Name returns the names of the members, each once, with a "+" in between.
+// Name returns the names of the members, each once, joined by "+".
 func (l *Lock) Name() string { return l.name }
 
 // Lock takes l, waiting until enough members are free or ctx is done.
 //
-// If the error is nil, the caller holds l until it unlocks the Hold or it is
-// lost. Otherwise no member is held on this call's account: what had been taken
-// is given back, in the background if Redis does not answer, or ends with its
-// lease if it cannot be reached. The error is ctx's own when ctx ended the wait.
+// If the error is nil, the caller holds l until it unlocks the Hold or the Hold
+// is lost. Otherwise this call holds no member: what it had taken is given
+// back, in the background if Redis does not answer, or ends with its lease if
+// Redis cannot be reached. If ctx ended the wait, the error is ctx's own.
 //
-// The Hold's Context comes from ctx. A deadline on ctx therefore bounds the work
-// as well as the wait; TryLock with [latchkey.Wait] bounds the wait alone.
+// The Hold's Context derives from ctx, so a deadline on ctx bounds the work as
+// well as the wait. TryLock with [latchkey.Wait] bounds only the wait.
 //
-// The options go to the members. A Lease counts for each from its own request,
-// and the Hold's Remaining tells how long they last together.
+// The options apply to each member. The Lease of a member counts from the
+// request to that member; the Hold's Remaining returns how long they last
+// together.
 //
-// A holder that has l already (see [latchkey.Hold.Context] and
-// [latchkey.WithHolder]) takes each member once more without waiting, if the
-// members are reentrant.
+// If the holder in ctx already holds l (see [latchkey.Hold.Context] and
+// [latchkey.WithHolder]), Lock takes each member once more without waiting,
+// provided the members are reentrant.
 func (l *Lock) Lock(ctx context.Context, opts ...latchkey.LockOption) (*latchkey.Hold, error) {
 	return l.acquire(ctx, "lock", false, opts)
 }
 
 // TryLock takes l if enough members are free now, or, with the option Wait,
-// within that time, which is for the whole and not for each member. If they are
-// not, the error is ErrNotAcquired.
+// within that time, which bounds the whole call and not each member. Otherwise
+// the error is ErrNotAcquired.
 func (l *Lock) TryLock(ctx context.Context, opts ...latchkey.LockOption) (*latchkey.Hold, error) {
 	return l.acquire(ctx, "trylock", true, opts)
 }
 
 func (l *Lock) acquire(ctx context.Context, op string, try bool, opts []latchkey.LockOption) (*latchkey.Hold, error) {
-	t := taking{lock: l, cfg: *engine.NewLockConfig(opts)}
+	t := attempt{lock: l, cfg: *engine.NewLockConfig(opts)}
 	err := t.cfg.Check()
 	if err == nil {
 		err = ctx.Err()
@@ -132,11 +134,11 @@ func (l *Lock) acquire(ctx context.Context, op string, try bool, opts []latchkey
 	return bound(w), nil
 }
 
-// Unlock gives back the latest hold of l that the holder in ctx has. It is for
-// code that has a holder in its context rather than a Hold in its hand; without
-// one it returns ErrNotHeld. See [latchkey.Hold.Unlock] for the rest.
+// Unlock releases the latest hold of l by the holder in ctx. It is for code
+// that has a holder in its context but no Hold; without a holder it returns
+// ErrNotHeld. See [latchkey.Hold.Unlock] for the rest.
 func (l *Lock) Unlock(ctx context.Context) error {
-	var begun []*whole // by other goroutines of the holder: it is the turn of those before
+	var begun []*whole // other goroutines of the holder are unlocking these; try the holds before them
 	for w := l.latest(ctx, nil); w != nil; w = l.latest(ctx, begun) {
 		if done, err := w.unlock(ctx, false); done {
 			return err
@@ -149,7 +151,8 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	return l.wrap("unlock", l.notHeld())
 }
 
-// latest returns the latest hold of l that the holder in ctx has, but for some.
+// latest returns the latest hold of l by the holder in ctx, except those in
+// but.
 func (l *Lock) latest(ctx context.Context, but []*whole) *whole {
 	for m := range l.leaves() {
 		if m.engine == nil {
@@ -167,7 +170,7 @@ func (l *Lock) latest(ctx context.Context, but []*whole) *whole {
 	return nil
 }
 
-// notHeld says why nothing is found held.
+// notHeld returns the error for a lock of which no hold is found.
 func (l *Lock) notHeld() error {
 	for m := range l.leaves() {
 		if m.engine != nil && m.engine.IsClosed() {
@@ -185,7 +188,7 @@ func (l *Lock) wrap(op string, err error) error {
 	return &latchkey.Error{Op: op, Kind: "multilock", Name: l.name, Err: err}
 }
 
-// bound returns a Hold that stands for h.
+// bound returns a Hold for h.
 func bound(h engine.Held) *latchkey.Hold {
 	out := new(latchkey.Hold)
 	engine.Bind(out, h)
@@ -194,21 +197,22 @@ func bound(h engine.Held) *latchkey.Hold {
 
 var errNoHold = errors.New("the member's Locker returned no Hold and no error")
 
-// LockAsync is Lock that does not wait: the channel gets exactly one value. A
-// Hold that nobody has received when ctx is done is unlocked, and ctx's error
-// takes its place. The channel is closed behind an error at once, behind a Hold
-// when the Hold ends.
+// LockAsync starts Lock and returns at once. The channel receives exactly one
+// value. A Hold that is still in the channel when ctx is done is unlocked, and
+// ctx's error replaces it. The channel is closed right after an error, and
+// after a Hold when that Hold ends.
 func (l *Lock) LockAsync(ctx context.Context, opts ...latchkey.LockOption) <-chan latchkey.Result[*latchkey.Hold] {
 	return async.Hold(func() (*latchkey.Hold, error) { return l.Lock(ctx, opts...) })
 }
 
-// TryLockAsync is TryLock that does not wait; see LockAsync for the channel.
+// TryLockAsync starts TryLock and returns at once; see LockAsync for the
+// channel.
 func (l *Lock) TryLockAsync(ctx context.Context, opts ...latchkey.LockOption) <-chan latchkey.Result[*latchkey.Hold] {
 	return async.Hold(func() (*latchkey.Hold, error) { return l.TryLock(ctx, opts...) })
 }
 
-// UnlockAsync is Unlock that does not wait. The channel gets one value and is
-// closed.
+// UnlockAsync starts Unlock and returns at once. The channel receives one value
+// and is then closed.
 func (l *Lock) UnlockAsync(ctx context.Context) <-chan error {
 	return async.Err(func() error { return l.Unlock(ctx) })
 }

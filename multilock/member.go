@@ -10,12 +10,12 @@ import (
 	"github.com/latchkey-go/latchkey/internal/engine"
 )
 
-// A member is one of the locks that a Lock is made of.
+// A member is one of the locks that a Lock consists of.
 type member struct {
 	locker latchkey.Locker
-	engine *engine.Engine // nil for a Lock, and for a Locker of somebody else's
+	engine *engine.Engine // nil for a Lock, and for a Locker from elsewhere
 	spec   *engine.Spec
-	made   *Lock // the locker, where it is made of others itself
+	made   *Lock // the locker, if it is itself a Lock
 	id     string
 }
 
@@ -41,7 +41,8 @@ func membersOf(constructor string, locks []latchkey.Locker) []member {
 	return members
 }
 
-// flattened puts the members of members that are held whole, too, in their place.
+// flattened replaces each member that is a Lock from New by the members of that
+// Lock.
 func flattened(members []member) []member {
 	var flat []member
 	for _, m := range members {
@@ -54,9 +55,9 @@ func flattened(members []member) []member {
 	return flat
 }
 
-// inOrder returns the members in the order in which they are taken, each once.
-// The order is the same in every process, but for locks of one name on different
-// servers: so no two multi-locks wait for each other.
+// inOrder returns the members in the order in which they are taken, without
+// duplicates. The order is the same in every process, except for locks with one
+// name on different servers, so two multi-locks do not wait for each other.
 func inOrder(members []member) []member {
 	slices.SortStableFunc(members, func(a, b member) int {
 		x, y := a.first(), b.first()
@@ -68,7 +69,8 @@ func inOrder(members []member) []member {
 	})
 }
 
-// first returns the member of m, or m itself, by which m has its place.
+// first returns the member of m, or m itself, that determines m's place in the
+// order.
 func (m member) first() member {
 	for m.made != nil {
 		m = slices.MinFunc(m.made.members, func(a, b member) int { return cmp.Compare(a.first().key(), b.first().key()) })
@@ -83,8 +85,8 @@ func (m member) key() string {
 	return m.spec.Key
 }
 
-// suffix orders the halves of a pair: who has taken the read half may not take
-// the other.
+// suffix orders the halves of a read-write lock: the write half comes first,
+// because a holder of the read half may not take it.
 func (m member) suffix() string {
 	if m.spec == nil {
 		return ""
@@ -92,7 +94,8 @@ func (m member) suffix() string {
 	return m.spec.Suffix
 }
 
-// leaves returns the locks that are not made of others.
+// leaves returns the members, and members of members, that are not Locks of
+// this package.
 func (l *Lock) leaves() iter.Seq[member] {
 	return func(yield func(member) bool) {
 		for _, m := range l.members {
@@ -111,8 +114,7 @@ func (l *Lock) leaves() iter.Seq[member] {
 	}
 }
 
-// apart panics unless the members are on servers of their own, as far as can be
-// seen.
+// apart panics if it can tell that two members are on one server.
 func apart(members []member) {
 	clients, addresses := map[*engine.Engine]int{}, map[string]int{}
 	for i, m := range members {

@@ -14,26 +14,27 @@ import (
 )
 
 const (
-	// tryBound is how long one member may take to answer at first, unless a tenth of
-	// the lease is less. It doubles with each round in which no majority did, up to
-	// tryMost, which is also what a member has that is asked while there is a hold.
+	// tryBound is how long a member may take to answer at first, unless a tenth
+	// of the lease is less. The bound doubles with each round in which no
+	// majority answers, up to tryMost. tryMost is also the bound for a member
+	// that is asked while there is a hold.
 	tryBound = 50 * time.Millisecond
 	tryMost  = time.Second
-	// silence is for how long a member that did not answer is asked by one caller
-	// only, as long as there is a majority without it.
+	// silence is how long a member that did not answer is asked by only one
+	// caller, as long as there is a majority without it.
 	silence = 500 * time.Millisecond
-	// pauseFirst and pauseMost bound the random delay before a round, which grows
-	// with each in which others had some members, too.
+	// pauseFirst and pauseMost bound the random delay before a round. It grows
+	// with each round in which other callers had some members too.
 	pauseFirst = 10 * time.Millisecond
 	pauseMost  = 200 * time.Millisecond
 )
 
-// majority asks all members at once, round by round, until a round has got a
-// majority of them that is good for a while yet. A round that has not gives back
-// what it got. Of those in this process who wait for the same majority only the
+// majority asks all members at once, round by round, until one round has got a
+// majority whose leases leave some time. A round without one gives back what it
+// got. Of the callers in this process that wait for the same majority, only the
 // first asks.
-func (t *taking) majority(ctx context.Context) (*whole, error) {
-	c := &redClaim{taking: t, caller: ctx, pause: pauseFirst, patience: t.lock.answerTimeout()}
+func (t *attempt) majority(ctx context.Context) (*whole, error) {
+	c := &redWaiter{attempt: t, caller: ctx, pause: pauseFirst, patience: t.lock.answerTimeout()}
 	var err error
 	if t.once {
 		var ans wait.Answer
@@ -53,19 +54,19 @@ func (t *taking) majority(ctx context.Context) (*whole, error) {
 	return c.last.whole, nil
 }
 
-// A redClaim is one who waits for a majority, as the wait loop sees it.
-type redClaim struct {
-	*taking
+// A redWaiter is a caller that waits for a majority, as the wait loop sees it.
+type redWaiter struct {
+	*attempt
 	caller   context.Context
 	last     round
 	rounds   int
-	pause    time.Duration // the longest delay before the next round
+	pause    time.Duration // longest delay before the next round
 	failing  time.Time     // since when no majority answers; zero while one does
 	patience time.Duration
 }
 
-// wait stands in line and asks.
-func (c *redClaim) wait(ctx context.Context) error {
+// wait joins the line of waiters and asks when it is at the head.
+func (c *redWaiter) wait(ctx context.Context) error {
 	lines, m := c.lock.line(ctx)
 	p := wait.Policy{
 		Poll:        wait.Backoff{Initial: pauseFirst, Max: pauseMost, Multiplier: 2},
@@ -83,13 +84,14 @@ func (c *redClaim) wait(ctx context.Context) error {
 	}
 	err := lines.Until(ctx, "red "+c.lock.id, c, &p)
 	if errors.Is(err, wait.ErrOver) {
-		return join(engine.ErrNotAcquired, c.last.doubts())
+		return join(engine.ErrNotAcquired, c.last.inDoubt())
 	}
 	return err
 }
 
-// line returns where those who wait for l stand in line, and the member whose
-// wake-ups they hear. A caller who may have l already stands in a line of its own.
+// line returns the lines in which the waiters of l stand, and the member whose
+// wake-ups they hear. A caller that may already hold l stands in a line of its
+// own.
 func (l *Lock) line(ctx context.Context) (*wait.Lines, member) {
 	var first *engine.Engine
 	var heard []member
@@ -117,9 +119,9 @@ func (l *Lock) line(ctx context.Context) (*wait.Lines, member) {
 }
 
 // Try makes one round.
-func (c *redClaim) Try(ctx context.Context) (wait.Answer, error) {
+func (c *redWaiter) Try(ctx context.Context) (wait.Answer, error) {
 	if c.rounds++; c.rounds > 1 && !sleep(c.over, rand.N(c.pause)) {
-		return wait.Answer{Again: time.Millisecond}, nil // the wait is over, or the caller gone
+		return wait.Answer{Again: time.Millisecond}, nil // the wait is over or the caller is gone
 	}
 	r := c.tryAll(ctx)
 	c.last, c.everybody = r, false
@@ -128,7 +130,7 @@ func (c *redClaim) Try(ctx context.Context) (wait.Answer, error) {
 	case r.whole != nil:
 		return wait.Answer{Granted: true}, nil
 	case ctx.Err() != nil:
-		return wait.Answer{}, join(ctx.Err(), r.doubts())
+		return wait.Answer{}, join(ctx.Err(), r.inDoubt())
 	case r.never > len(c.lock.members)-quorum:
 		return wait.Answer{}, join(r.errs...)
 	case r.answered >= quorum:
@@ -139,15 +141,15 @@ func (c *redClaim) Try(ctx context.Context) (wait.Answer, error) {
 		return wait.Answer{}, join(r.errs...)
 	}
 	if r.answered >= quorum && !r.some {
-		return wait.Answer{After: pauseMost}, nil // somebody has it
+		return wait.Answer{After: pauseMost}, nil // another caller has a majority
 	}
-	// Others are at it, and each has some; or there is no answer. What they give
-	// back is no reason to hurry.
+	// Several callers have some members each, or there is no answer. Members
+	// that the others give back are no reason to ask sooner.
 	c.pause, c.everybody = min(2*c.pause, pauseMost), true
 	return wait.Answer{Again: c.pause / 4}, nil
 }
 
-// sleep waits for d; false when ctx ended first.
+// sleep waits for d. It returns false if ctx is done first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -159,26 +161,26 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// A round is what came of asking all members at once.
+// A round is the result of asking all members at once.
 type round struct {
 	whole    *whole // nil unless a majority is held
 	answered int    // members that granted or refused
-	never    int    // members that failed for good
-	some     bool   // there was a grant, but no majority
+	never    int    // members that failed permanently
+	some     bool   // some members were granted, but no majority
 	errs     []error
 }
 
-// refusal is the error of a single round.
+// refusal returns the error of a single round.
 func (r *round) refusal(quorum int) error {
 	if r.answered >= quorum {
-		return join(engine.ErrNotAcquired, r.doubts())
+		return join(engine.ErrNotAcquired, r.inDoubt())
 	}
 	return join(r.errs...)
 }
 
-// doubts returns the errors of members that may have been taken, and are being
-// given back.
-func (r *round) doubts() error {
+// inDoubt returns the errors of members that may have been granted and are
+// being given back.
+func (r *round) inDoubt() error {
 	var errs []error
 	for _, err := range r.errs {
 		var e *latchkey.Error
@@ -201,8 +203,9 @@ func (g *grant) answered() bool { return g.err == nil || errors.Is(g.err, engine
 
 var errSilent = errors.New("a member has not answered lately")
 
-// tryAll makes one round. It returns as soon as a majority is had, or cannot be.
-func (t *taking) tryAll(ctx context.Context) round {
+// tryAll makes one round. It returns as soon as it has a majority, or cannot
+// get one.
+func (t *attempt) tryAll(ctx context.Context) round {
 	l := t.lock
 	bound, start := t.bound(l.needs()), time.Now()
 	trying, cancel := context.WithTimeout(ctx, t.left(bound))
@@ -254,13 +257,13 @@ func (t *taking) tryAll(ctx context.Context) round {
 	}
 	r.some = len(got) > 0
 	w.drop()
-	cancel() // what is under way yet is taken back by its client
+	cancel() // the clients take back requests that are still under way
 	go t.late(ctx, cancel, w, grants, pending)
 	held := make([]engine.Held, len(got))
 	for i, g := range got {
 		held[i] = g.held
 	}
-	// A member that was had and does not answer now is no reason to wait.
+	// A member that was granted and no longer answers is no reason to wait.
 	soon, end := context.WithTimeout(t.over, bound)
 	defer end()
 	giveBack(soon, held)
@@ -268,14 +271,15 @@ func (t *taking) tryAll(ctx context.Context) round {
 }
 
 // bound returns how long one member may take, at most d.
-func (t *taking) bound(d time.Duration) time.Duration {
+func (t *attempt) bound(d time.Duration) time.Duration {
 	if lease := t.lease(); lease > 0 {
 		d = min(d, lease/10)
 	}
 	return max(d, time.Millisecond)
 }
 
-// needs returns how long the members may take, by what is known of them.
+// needs returns how long the members may take, according to their earlier
+// answers.
 func (l *Lock) needs() time.Duration {
 	d := tryBound
 	for m := range l.leaves() {
@@ -286,7 +290,7 @@ func (l *Lock) needs() time.Duration {
 	return d
 }
 
-// slower notes that some members may take d, if they did not have as much.
+// slower allows some members d, if they were allowed less.
 func (l *Lock) slower(some []int, d time.Duration) {
 	for _, i := range some {
 		one := Lock{members: l.members[i : i+1]}
@@ -299,7 +303,8 @@ func (l *Lock) slower(some []int, d time.Duration) {
 	}
 }
 
-// faster notes that a majority took a small part of what it may.
+// faster halves the time of members after a majority took only a small part of
+// it.
 func (l *Lock) faster() {
 	for m := range l.leaves() {
 		if m.engine == nil {
@@ -314,8 +319,8 @@ func (l *Lock) faster() {
 	}
 }
 
-// answerTimeout returns for how long to ask members that do not answer: as long as the
-// client that has the most patience.
+// answerTimeout returns how long to ask members that do not answer: the longest
+// answer timeout of their clients.
 func (l *Lock) answerTimeout() time.Duration {
 	var most time.Duration
 	for m := range l.leaves() {
@@ -326,7 +331,8 @@ func (l *Lock) answerTimeout() time.Duration {
 	return cmp.Or(most, engine.AnswerTimeout)
 }
 
-// turnedAway reports whether a member's server has refused, and never answered.
+// turnedAway reports whether a member's server refused the connection and has
+// never answered.
 func (l *Lock) turnedAway(g grant) bool {
 	one := Lock{members: l.members[g.member : g.member+1]}
 	for m := range one.leaves() {
@@ -337,8 +343,8 @@ func (l *Lock) turnedAway(g grant) bool {
 	return false
 }
 
-// lease returns the shortest lease that a member is asked for; 0 when unknown.
-func (t *taking) lease() time.Duration {
+// lease returns the shortest lease that is asked of a member; 0 if unknown.
+func (t *attempt) lease() time.Duration {
 	var least time.Duration
 	for m := range t.lock.leaves() {
 		if m.engine == nil {
@@ -351,8 +357,8 @@ func (t *taking) lease() time.Duration {
 	return least
 }
 
-// worthAsking says of each member whether to ask it: not of one that is silent,
-// if there is a majority without it, unless everybody is to be asked.
+// worthAsking reports for each member whether to ask it. A silent member is not
+// asked if there is a majority without it, unless everybody is set.
 func (l *Lock) worthAsking(everybody bool) []bool {
 	asked := make([]bool, len(l.members))
 	n := 0
@@ -371,7 +377,7 @@ func (l *Lock) worthAsking(everybody bool) []bool {
 }
 
 // try asks one member once, under trying, which ends with ctx or earlier.
-func (t *taking) try(ctx, trying context.Context, i int) grant {
+func (t *attempt) try(ctx, trying context.Context, i int) grant {
 	m := t.lock.members[i]
 	h, err := heldBy(m.locker.TryLock(trying, t.options(0)))
 	g := grant{i, h, err}
@@ -386,7 +392,7 @@ func (t *taking) try(ctx, trying context.Context, i int) grant {
 	return g
 }
 
-// forGood reports whether it would be of no use to ask again.
+// forGood reports whether asking again is useless.
 func forGood(err error) bool {
 	for _, lasting := range []error{
 		engine.ErrReentry, engine.ErrUpgrade, engine.ErrKeyConflict, run.ErrUnsupported,
@@ -399,9 +405,9 @@ func forGood(err error) bool {
 	return run.Hopeless(err)
 }
 
-// late takes in the answers that come when the round is over: they join the whole
-// if it is held, and are given back if not.
-func (t *taking) late(ctx context.Context, cancel context.CancelFunc, w *whole, grants <-chan grant, n int) {
+// late receives the answers that come after the round. Grants join w if it is
+// held, and are given back otherwise.
+func (t *attempt) late(ctx context.Context, cancel context.CancelFunc, w *whole, grants <-chan grant, n int) {
 	defer cancel()
 	for range n {
 		t.join(ctx, w, <-grants)
@@ -410,22 +416,22 @@ func (t *taking) late(ctx context.Context, cancel context.CancelFunc, w *whole, 
 }
 
 // join makes a grant a part of w, or gives it back if w is over.
-func (t *taking) join(ctx context.Context, w *whole, g grant) {
+func (t *attempt) join(ctx context.Context, w *whole, g grant) {
 	ctx = context.WithoutCancel(ctx)
 	switch {
 	case g.err != nil:
 	case !w.add(g.member, g.held):
 		_ = g.held.Unlock(ctx) // ends with its lease at the latest
 	case t.atLeast > 0:
-		_ = g.held.StayClosed(ctx, t.atLeast) // a minority of the members
+		_ = g.held.StayClosed(ctx, t.atLeast) // one member of a minority: its failure does no harm
 	}
 }
 
-// repair asks the members that are missing again and again while the whole is
-// held and renewed, every third of the lease: so it outlives the loss of others.
-func (t *taking) repair(ctx context.Context, w *whole) {
+// repair asks the missing members again every third of the lease, while w is
+// held and renewed. The hold thus outlives the loss of other members.
+func (t *attempt) repair(ctx context.Context, w *whole) {
 	if t.cfg.Lease > 0 || t.cfg.MaxHold > 0 || t.atLeast > 0 {
-		return // what is taken later would last longer
+		return // a member that is taken later would last longer
 	}
 	ctx = context.WithoutCancel(ctx)
 	w.every(t.lease()/3, func() {

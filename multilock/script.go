@@ -19,15 +19,15 @@ import (
 type scripts struct {
 	key     string
 	channel string
-	suffix  string // of the holder, see mark
+	suffix  string // appended to the holder; see mark
 
-	keyArg, channelArg any // the same, ready to be sent
+	keyArg, channelArg any // the same values as arguments
 	values             []any
 }
 
-// mark stands between a holder and the hashed values of a set in what the engine
-// takes for the holder's name: so one holder's sets are kept apart, and a
-// renewal knows the values. It is never sent to Redis.
+// mark separates the holder from the hashed values of a set in the holder name
+// that the engine uses. It keeps the sets of one holder apart and tells a
+// renewal the values. It is never sent to Redis.
 const mark = "|"
 
 func newScripts(key string, values []string) *scripts {
@@ -35,7 +35,7 @@ func newScripts(key string, values []string) *scripts {
 	for i, v := range values {
 		hashes[i] = hashValue(v)
 	}
-	// In any order, and named twice or once, they are the same set.
+	// Order and duplicates make no difference.
 	slices.Sort(hashes)
 	hashes = slices.Compact(hashes)
 	s := &scripts{
@@ -65,14 +65,14 @@ func (s *scripts) spec(name string) *engine.Spec {
 	}
 }
 
-// claimKey returns the key that says how often a holder, as the engine names it,
-// has a set; ours beside Redisson's.
+// claimKey returns the key that counts how often a holder, given as the engine
+// names it, has a set. It is latchkey's own.
 func claimKey(key, holder string) string {
 	who, values := split(holder)
 	return names.Ours("latchkey_group", key) + ":" + who + ":" + hashValue(values)
 }
 
-// split takes what the engine takes for a holder apart.
+// split separates the engine's holder name into the holder and its values.
 func split(holder string) (who, values string) {
 	i := strings.LastIndex(holder, mark)
 	return holder[:i], holder[i+len(mark):]
@@ -84,8 +84,8 @@ func plain(holder string) string {
 	return who
 }
 
-// args returns room for keys and arguments, n of them and the values, with the
-// group as the first key.
+// args returns arguments that begin with the group as the first key, with room
+// for n and the values.
 func (s *scripts) args(n int) []any {
 	return append(make([]any, run.Head, run.Head+n+len(s.values)), s.keyArg)
 }
@@ -196,7 +196,7 @@ func (s *scripts) force(ctx context.Context, e *engine.Engine, opts run.Options)
 	return reply.Int == 1, err
 }
 
-// A setState is what multilock/state tells.
+// A setState is the reply of multilock/state.
 type setState struct {
 	all, mine int
 	left      time.Duration

@@ -10,13 +10,14 @@ import (
 	"github.com/latchkey-go/latchkey/internal/run"
 )
 
-// An answer is what came of asking a part something.
+// An answer is the result of asking one part.
 type answer struct {
 	part *part
 	err  error
 }
 
-// ask asks all parts at once. All answers come, and nobody needs to be there.
+// ask calls f for all parts at once. The channel is buffered for all answers,
+// so nobody needs to receive.
 func ask(parts []*part, f func(*part) error) <-chan answer {
 	answers := make(chan answer, len(parts))
 	for _, p := range parts {
@@ -25,16 +26,16 @@ func ask(parts []*part, f func(*part) error) <-chan answer {
 	return answers
 }
 
-// Unlock gives every part back that was not, all at once. It returns when all
-// have answered, or, where a majority is enough, soon after so many members are
-// free that another could have it.
+// Unlock gives back all parts that were not given back before, all at once. It
+// returns when all have answered. If a majority is enough, it returns soon
+// after so many members are free that another caller can have the lock.
 func (w *whole) Unlock(ctx context.Context) error {
 	_, err := w.unlock(ctx, true)
 	return err
 }
 
-// unlock is Unlock; it does nothing and is not done where that was called already,
-// unless it is to go on with that.
+// unlock is Unlock. If Unlock was called before, it returns false without doing
+// anything, unless goOn is set.
 func (w *whole) unlock(ctx context.Context, goOn bool) (done bool, err error) {
 	w.mu.Lock()
 	again, was := w.unlocked, w.state == held
@@ -46,13 +47,13 @@ func (w *whole) unlock(ctx context.Context, goOn bool) (done bool, err error) {
 	w.endLocked(context.Canceled)
 	left, total := w.stateErrLocked(), len(w.parts)
 	w.mu.Unlock()
-	w.giving.Lock()
-	defer w.giving.Unlock()
+	w.unlocking.Lock()
+	defer w.unlocking.Unlock()
 	w.mu.Lock()
 	back := w.back
 	w.mu.Unlock()
 	parts := w.present(func(p *part) bool { return !p.back })
-	if back || len(parts) == 0 { // by an Unlock at the same time, too
+	if back || len(parts) == 0 { // possibly by a concurrent Unlock
 		return true, w.lock.wrap("unlock", left)
 	}
 	r := w.returned(ask(parts, func(p *part) error { return w.unlockPart(ctx, p) }), len(parts))
@@ -65,7 +66,7 @@ func (w *whole) unlock(ctx context.Context, goOn bool) (done bool, err error) {
 		w.mu.Lock()
 		w.back = true
 		w.mu.Unlock()
-		return true, nil // a minority's troubles end with its leases
+		return true, nil // the leases end what a minority still holds
 	}
 	return true, w.lock.wrap("unlock", w.found(join(r.errs...)))
 }
@@ -74,23 +75,23 @@ func (w *whole) unlockPart(ctx context.Context, p *part) error {
 	err := p.held.Unlock(ctx)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p.back = err == nil || notThere(err)
+	p.back = err == nil || alreadyFree(err)
 	return err
 }
 
-// notThere reports whether err says that there was nothing to be given back.
-func notThere(err error) bool {
+// alreadyFree reports whether err says that there was nothing to give back.
+func alreadyFree(err error) bool {
 	return errors.Is(err, engine.ErrNotHeld) || errors.Is(err, run.ErrClosed)
 }
 
-// A returning is what came of giving the parts back.
+// A returning is the result of giving the parts back.
 type returning struct {
-	free    int // members that are known not to be held
-	missing int // of them were not held before
+	free    int // members known to be free
+	missing int // of them, members that were not held before
 	errs    []error
 }
 
-// returned takes in the answers of n parts.
+// returned collects the answers of n parts.
 func (w *whole) returned(answers <-chan answer, n int) (r returning) {
 	r.free = len(w.lock.members) - n
 	var soon <-chan time.Time
@@ -103,12 +104,12 @@ func (w *whole) returned(answers <-chan answer, n int) (r returning) {
 			switch {
 			case a.err == nil:
 				r.free++
-			case notThere(a.err):
+			case alreadyFree(a.err):
 				r.free++
 				r.missing++
 			}
 		case <-soon:
-			return r // the rest goes on by itself
+			return r // the other parts continue in the background
 		}
 		if w.lock.red && r.free >= w.lock.quorum && soon == nil {
 			timer := time.NewTimer(tryBound)
@@ -119,7 +120,7 @@ func (w *whole) returned(answers <-chan answer, n int) (r returning) {
 	return r
 }
 
-// found notes a loss that giving back has found.
+// found notes a loss that was found by giving back.
 func (w *whole) found(err error) error {
 	if !errors.Is(err, engine.ErrLeaseLost) {
 		return err
@@ -135,8 +136,9 @@ func (w *whole) found(err error) error {
 	return err
 }
 
-// giveBack gives holds back, all at once, on contexts that no caller ends. It
-// waits for that until ctx is done, and a moment longer; the rest goes on.
+// giveBack gives all holds back at once, on contexts that no caller cancels. It
+// waits until that is done, or until grace after ctx is done; the rest
+// continues in the background.
 func giveBack(ctx context.Context, holds []engine.Held) {
 	if len(holds) == 0 {
 		return
