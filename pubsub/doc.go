@@ -15,8 +15,8 @@
 // One control goroutine decides everything: what is subscribed where, in which
 // order commands are written, when a silent connection is given up. Each
 // connection has a goroutine that writes and finally closes it, and one that
-// reads, past go-redis where it can; a message is handed from the reader to the waiters directly. There is
-// no goroutine and no timer per channel or per subscription.
+// reads; a message is handed from the reader to the waiters directly. There is no
+// goroutine and no timer per channel or per subscription.
 //
 // A channel is Live only after Redis has confirmed it. An error reply is matched
 // to the command it answers, so one name that the ACL forbids is found out, and
