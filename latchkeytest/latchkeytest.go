@@ -1,8 +1,8 @@
-// Package latchkeytest gives unit tests a latchkey client on an in-memory Redis
-// server, so that they need no server and no network.
+// Package latchkeytest provides a latchkey client on an in-memory Redis server,
+// so that unit tests need no server and no network.
 //
-// Inside a testing/synctest bubble the server keeps the bubble's time: leases
-// end as the fake clock says, and hours of them pass in milliseconds.
+// Inside a testing/synctest bubble the server follows the bubble's clock:
+// leases end in fake time, and hours of them pass in milliseconds.
 package latchkeytest
 
 import (
@@ -23,25 +23,25 @@ import (
 // New returns a client on an in-memory server of its own. Both are closed when
 // the test ends.
 //
-// In a synctest bubble, call it inside the bubble with the bubble's t. Outside
-// of one, leases end in real time.
+// In a synctest bubble, call New inside the bubble with the bubble's t. Outside
+// a bubble, leases end in real time.
 func New(t testing.TB, opts ...latchkey.Option) *latchkey.Client {
 	t.Helper()
 	return NewServer(t).Client(t, opts...)
 }
 
-// A Server is an in-memory Redis server for tests in which several clients meet,
-// or that look into Redis.
+// A Server is an in-memory Redis server, for tests with several clients and
+// tests that inspect Redis.
 type Server struct {
 	mini *miniredis.Miniredis
 	addr string
 }
 
-// servers numbers the servers, so that no two have one address.
+// servers counts the servers, so that each has an address of its own.
 var servers atomic.Int32
 
-// NewServer starts a server. It is closed when the test ends. It takes a platform
-// of 64 bits: on others the test fails at once.
+// NewServer starts a server. It is closed when the test ends. NewServer
+// requires a 64-bit platform; on any other it fails the test.
 func NewServer(t testing.TB) *Server {
 	t.Helper()
 	if strconv.IntSize < 64 {
@@ -50,8 +50,8 @@ func NewServer(t testing.TB) *Server {
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)
 	t.Cleanup(m.Close)
-	// Never dialled; but a host name would be looked up, and a resolver that is
-	// shared by bubbles breaks them.
+	// The address is never dialled. A host name would be looked up, and a
+	// resolver that bubbles share breaks them.
 	port := 6379 + int(servers.Add(1))%50_000
 	return &Server{mini: m, addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
 }
@@ -61,8 +61,9 @@ func (s *Server) Redis(t testing.TB) *redis.Client {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{
 		Addr: s.addr,
-		// Whoever waits for a connection does so by a timer that go-redis keeps, and a timer
-		// of one bubble breaks the next.
+		// A caller that waits for a connection uses a timer that go-redis
+		// keeps, and a timer of one bubble breaks the next. The pool is large
+		// enough that no caller waits.
 		PoolSize: 10_000,
 		Dialer: func(context.Context, string, string) (net.Conn, error) {
 			return s.mini.Dial()
@@ -80,15 +81,15 @@ func (s *Server) Client(t testing.TB, opts ...latchkey.Option) *latchkey.Client 
 	return c
 }
 
-// Expire ends the lease of the lock, or of whatever else has that name (with the
-// client's key prefix before it), as if nobody had renewed it. Its holder hears
-// of it at its next renewal; whoever asks from now on gets in. Of a semaphore it
-// ends the leases of all permits that are out, be it none.
+// Expire ends the lease of the lock, or other object, with the given name
+// (including the client's key prefix), as if nobody had renewed it. The holder
+// learns of it at its next renewal. From now on others can acquire it. For a
+// permit semaphore, Expire ends the leases of all permits that are out.
 func (s *Server) Expire(name string) {
 	out := names.Suffixed(name, "timeout")
 	ids, err := s.mini.ZMembers(out)
 	if err != nil { // there are none
-		if s.mini.Type(name) != "string" || s.mini.TTL(name) > 0 { // else it is a number, which has no lease
+		if s.mini.Type(name) != "string" || s.mini.TTL(name) > 0 { // a number without expiry is a count, which has no lease
 			s.mini.Del(name)
 		}
 		return

@@ -6,7 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// frame handles a subscription frame.
+// frame handles a frame that confirms or ends a subscription.
 func (c *control) frame(cn *conn, verb, name string, now time.Time) {
 	op := cn.head()
 	if p := op.take(verb, name); p != nil {
@@ -21,11 +21,12 @@ func (c *control) frame(cn *conn, verb, name string, now time.Time) {
 		return
 	}
 	if verb != cn.link.unverb() {
-		c.lose(cn, now) // a confirmation that nobody asked for: out of step
+		c.lose(cn, now) // an unrequested confirmation: frames and commands are out of step
 		return
 	}
-	// The server took the subscription away, as it does when a slot moves. One
-	// that is only sent is not meant: its own answer is still to come.
+	// The server has taken the subscription away, as it does when a slot moves.
+	// A subscription whose command has only been sent is not meant: its own
+	// answer is still to come.
 	p := cn.link.find(name)
 	if p == nil || p.state != partAcked {
 		return
@@ -42,7 +43,7 @@ func (c *control) frame(cn *conn, verb, name string, now time.Time) {
 
 func (c *control) confirm(p *part) {
 	p.state, p.tries, p.single = partAcked, 0, false
-	c.counted(p) // before the hint, so that who gets it finds it counted
+	c.counted(p) // before the hint, so that whoever receives the hint finds the loss counted
 	n := c.n
 	live := true
 	for _, q := range p.ch.parts {
@@ -54,12 +55,12 @@ func (c *control) confirm(p *part) {
 		p.ch.state.Store(int32(Live))
 		p.ch.notifyLocked()
 	case s == Denied && !n.closed:
-		p.ch.notifyLocked() // the other half is refused; this one may have missed something
+		p.ch.notifyLocked() // the other half is refused; this half may have missed a message
 	}
 	n.mu.Unlock()
 }
 
-// unlive takes a channel back from Live to Pending.
+// unlive returns a channel from Live to Pending.
 func (c *control) unlive(p *part) {
 	c.n.mu.Lock()
 	if State(p.ch.state.Load()) == Live {
@@ -68,8 +69,8 @@ func (c *control) unlive(p *part) {
 	c.n.mu.Unlock()
 }
 
-// counted counts a lost connection as replaced, at the first answer to one of
-// its channels. A subscription that the server took away counts likewise.
+// counted counts a lost connection as replaced, at the first answer for one of
+// its channels. A subscription that the server took away counts too.
 func (c *control) counted(p *part) {
 	if !p.again {
 		return
@@ -88,7 +89,7 @@ func (c *control) counted(p *part) {
 	}
 }
 
-// reply handles an error reply: it answers the oldest command.
+// reply handles an error reply, which answers the oldest command.
 func (c *control) reply(cn *conn, err error, now time.Time) {
 	op := cn.head()
 	if op == nil || redis.HasErrorPrefix(err, "NOAUTH") {
@@ -97,7 +98,7 @@ func (c *control) reply(cn *conn, err error, now time.Time) {
 	}
 	cn.answered(now)
 	if op.verb != cn.link.verb() {
-		return // a refused PING is a sign of life, a refused UNSUBSCRIBE is the server's problem
+		return // a refused PING is a sign of life; a refused UNSUBSCRIBE does no harm
 	}
 	parts := op.parts[op.at:]
 	routed := cn.link.key.sharded && c.n.cluster != nil
@@ -124,7 +125,7 @@ func (c *control) reply(cn *conn, err error, now time.Time) {
 	}
 }
 
-// deny gives a part up for good.
+// deny gives up a part for good.
 func (c *control) deny(p *part, err error, now time.Time) {
 	p.state = partRefused
 	p.link.release(p, now)
@@ -154,7 +155,7 @@ func (c *control) deny(p *part, err error, now time.Time) {
 	n.callback(func() { n.cfg.OnDenied(ch.name, &DeniedError{Channel: ch.name, Err: err}) })
 }
 
-// transient reports whether a refusal says nothing about the name.
+// transient reports whether a refusal is temporary and independent of the name.
 func transient(err error) bool {
 	for _, p := range []string{"LOADING", "BUSY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN"} {
 		if redis.HasErrorPrefix(err, p) {

@@ -19,45 +19,45 @@ const (
 	verbPing         = "ping"
 )
 
-// op is a command that awaits its answer: one frame per part, one for a PING, or
-// a single error.
+// op is a command that awaits its answer: one frame for each part, one frame
+// for a PING, or a single error.
 type op struct {
 	verb  string
 	parts []*part
-	at    int // parts answered
+	at    int // number of parts answered
 }
 
-// command is what the writer needs of an op.
+// command is the part of an op that the writer needs.
 type command struct {
 	verb  string
 	names []string
 }
 
-// conn is one redis.PubSub. Its writer makes, uses and closes it.
+// conn is one redis.PubSub. Its writer creates, uses and closes it.
 type conn struct {
 	n         *Notifier
 	link      *link
 	ctx       context.Context // ends the dial
 	cancel    context.CancelFunc
 	cmds      chan []command // closed to end the connection
-	lastFrame atomic.Int64   // as Notifier.elapsed
+	lastFrame atomic.Int64   // a time of Notifier.elapsed
 	frames    atomic.Uint64
 
 	// Owned by the control goroutine.
-	fifo       []*op // written, not answered
-	writing    bool  // the writer has commands in hand
-	up         bool  // the first command went out
+	fifo       []*op // written, but not answered
+	writing    bool  // the writer has not finished its commands
+	up         bool  // the first command was sent
 	ping       bool  // a PING is to be written
 	openedAt   time.Time
-	bound      time.Duration // how long it may take to be up
+	bound      time.Duration // time limit for becoming up
 	upAt       time.Time
-	pingAt     time.Time // when the last PING was decided on
+	pingAt     time.Time // when the last PING was requested
 	pingFrames uint64    // frames at that time
-	progressAt time.Time // when the last answer came, or the wait for one began
+	progressAt time.Time // when the last answer came, or the present wait for one began
 }
 
-// hand gives commands to the writer. There is room: it is called only when the
-// writer has reported the last ones.
+// hand passes commands to the writer. It does not block, because it is called
+// only after the writer has reported the previous commands.
 func (c *conn) hand(ops []*op, now time.Time) {
 	if len(c.fifo) == 0 {
 		c.progressAt = now
@@ -88,7 +88,8 @@ func (c *conn) answered(now time.Time) {
 }
 
 // take marks the answer for a name and returns its part, or nil if the command
-// does not await it. Redis answers in the order of the names; others need not.
+// does not await it. Redis answers in the order of the names; other servers
+// need not.
 func (o *op) take(verb, name string) *part {
 	if o == nil || o.verb != verb {
 		return nil
@@ -107,14 +108,14 @@ func (c *conn) wantPing(now time.Time) {
 	c.ping, c.pingAt, c.pingFrames = true, now, c.frames.Load()
 }
 
-// pinged reports whether a PING was sent since the last frame. It counts frames,
-// since on a coarse clock a PONG may come at the time of its PING.
+// pinged reports whether a PING was sent since the last frame. It compares
+// frame counts, because on a coarse clock a PONG may have the time of its PING.
 func (c *conn) pinged() bool {
 	return !c.pingAt.IsZero() && c.frames.Load() == c.pingFrames
 }
 
-// silentAt returns when the present silence has lasted too long: for a PING, and
-// with one sent, for the connection.
+// silentAt returns when the present silence becomes too long: for sending a
+// PING, or, if one was sent, for keeping the connection.
 func (c *conn) silentAt(hb time.Duration) time.Time {
 	if c.pinged() {
 		return c.pingAt.Add(c.n.cfg.answerBound())
@@ -122,8 +123,8 @@ func (c *conn) silentAt(hb time.Duration) time.Time {
 	return c.n.at(c.lastFrame.Load()).Add(hb)
 }
 
-// write is the connection's first goroutine: it opens the PubSub, writes, and
-// closes it when the control goroutine has closed cmds.
+// write is the connection's first goroutine. It opens the PubSub, writes, and
+// closes the PubSub when the control goroutine has closed cmds.
 func (c *conn) write(sharded bool, node *redis.Client) {
 	defer c.n.wg.Done()
 	defer c.n.post(event{kind: evExit, conn: c})
@@ -131,7 +132,7 @@ func (c *conn) write(sharded bool, node *redis.Client) {
 
 	var ps *redis.PubSub
 	rdb := c.n.answering(node)
-	readTimeout := time.Duration(0) // none
+	readTimeout := time.Duration(0) // no timeout
 	if NoDeadlines(rdb) {
 		readTimeout = -1 // nor is it set to none
 	}
@@ -164,9 +165,10 @@ func (c *conn) write(sharded bool, node *redis.Client) {
 	}
 }
 
-// answering returns node, or rdb for nil. Where that would wait for ever for the
-// answers of a handshake, which no context ends, it is the same with a bound; but not on
-// connections that know no deadlines.
+// answering returns node, or rdb if node is nil. If that client has no read
+// timeout, answering returns a copy with one: no context ends a handshake,
+// which would otherwise wait for ever. Connections without deadlines stay
+// without one.
 func (n *Notifier) answering(node *redis.Client) redis.UniversalClient {
 	if node == nil {
 		var one bool
@@ -180,8 +182,9 @@ func (n *Notifier) answering(node *redis.Client) redis.UniversalClient {
 	return node
 }
 
-// NoDeadlines reports whether go-redis sets no deadlines on the connections of rdb: its
-// ReadTimeout is -2, for connections that know none, such as those of an SSH tunnel.
+// NoDeadlines reports whether go-redis sets no deadlines on the connections of
+// rdb: its ReadTimeout is -2, for connections without deadlines, such as those
+// through an SSH tunnel.
 func NoDeadlines(rdb redis.UniversalClient) bool {
 	switch rdb := rdb.(type) {
 	case *redis.Client:
@@ -192,10 +195,10 @@ func NoDeadlines(rdb redis.UniversalClient) bool {
 	return false
 }
 
-// writeOne writes a command. The first one dials, within the life of the
-// connection. The later ones get a context that is cancelled already: go-redis
-// takes only the deadline from it, and a cancelled one keeps its hidden
-// reconnect after an error from dialling while it holds the PubSub's mutex.
+// writeOne writes a command. The first command dials, under the context of the
+// connection. Later commands get a cancelled context: go-redis takes only the
+// deadline from it, and a cancelled context stops go-redis's own reconnect,
+// which would dial while holding the mutex of the PubSub.
 func (c *conn) writeOne(ps *redis.PubSub, cmd command, up bool) error {
 	var ctx context.Context
 	var cancel context.CancelFunc
@@ -210,7 +213,7 @@ func (c *conn) writeOne(ps *redis.PubSub, cmd command, up bool) error {
 		return ps.Ping(ctx)
 	}
 	if len(cmd.names) == 0 {
-		// go-redis would take it for "all".
+		// go-redis would take no names for all names.
 		return errors.New("pubsub: command without names")
 	}
 	switch cmd.verb {
@@ -229,8 +232,9 @@ func (c *conn) writeOne(ps *redis.PubSub, cmd command, up bool) error {
 // or is closed by the writer.
 func (c *conn) read(ps *redis.PubSub, timeout time.Duration) {
 	defer c.n.wg.Done()
-	// Cancelled for the same reason as in writeOne; without a deadline it does
-	// not limit the read. Silence is the control goroutine's business.
+	// The context is cancelled for the same reason as in writeOne. Without a
+	// deadline it does not limit the read. The control goroutine watches for
+	// silence.
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	for {
@@ -256,16 +260,16 @@ func (c *conn) read(ps *redis.PubSub, timeout time.Duration) {
 	}
 }
 
-// A frame is what Redis says to a subscriber.
+// A frame is a message from Redis to a subscriber.
 type frame struct {
 	kind    string // "message", "subscribe", "pong" and so on, or "" for an error
 	channel string
 	payload string // of a message
-	err     error  // one that Redis has sent: the answer to a command
+	err     error  // error reply to a command
 }
 
-// receive has go-redis read one frame. It asserts types on what the server sends; a
-// frame of an unexpected shape is to cost the connection, not the process.
+// receive reads one frame through go-redis, which panics on a frame of
+// unexpected shape. Such a frame costs the connection, not the process.
 func receive(ctx context.Context, ps *redis.PubSub, timeout time.Duration) (f frame, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -290,8 +294,8 @@ func receive(ctx context.Context, ps *redis.PubSub, timeout time.Duration) (f fr
 	return frame{}, err
 }
 
-// unknownPush reports a frame that go-redis read but has no type for, such as a
-// push of a newer server. The connection is fine.
+// unknownPush reports whether go-redis has read a frame of a type that it does
+// not know, such as a push of a newer server. The connection is still usable.
 func unknownPush(err error) bool {
 	return err != nil && strings.HasPrefix(err.Error(), "redis: unsupported pubsub message")
 }

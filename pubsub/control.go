@@ -2,44 +2,44 @@ package pubsub
 
 import "time"
 
-// toldMax bounds the memory of what OnDenied was told. Beyond it the memory
-// starts anew, and a name may be reported once more.
+// toldMax bounds how many reports of OnDenied are remembered. Beyond it the
+// memory starts anew, and a name may be reported once more.
 const toldMax = 4096
 
-// control is the control goroutine and what it alone owns.
+// control is the state of the control goroutine, which alone uses it.
 type control struct {
 	n       *Notifier
 	links   map[linkKey]*link
 	delayed []*part   // waiting for part.due
 	due     time.Time // the earliest of them
-	route   []*part   // sharded parts whose node is to be found
+	route   []*part   // sharded parts whose node is not known yet
 	routing bool      // a look-up is under way
-	carry   int       // channels of lost connections that are not back yet
+	carry   int       // channels of lost connections that are not subscribed again yet
 
 	changed  time.Time // when the cluster was last seen to change
-	reviewed int       // how many of its reviews have been made
+	reviewed int       // reviews made since that change
 	told     map[string]struct{}
 
-	early     []*channel // came before the mode was known
-	searching bool       // for the mode
-	searches  int        // that found nothing
-	searchAt  time.Time  // when to try again
+	early     []*channel // channels that came before the mode was known
+	searching bool       // a search for the mode is running
+	searches  int        // searches without a result
+	searchAt  time.Time  // when to search again
 
 	events []event // spare buffer, swapped with Notifier.inbox
 }
 
-// part is one channel on one kind of pub/sub: a channel has one, in Mode Both
-// two of them.
+// part is one channel on one kind of pub/sub. A channel has one part, or two in
+// Mode Both.
 type part struct {
 	ch      *channel
 	sharded bool
 	link    *link // nil until routed
 	state   partState
 	gone    bool // the channel was dropped
-	single  bool // was in a refused batch: to be asked for alone
-	again   bool // was on a connection that was lost
+	single  bool // its batch was refused: subscribe to it alone
+	again   bool // its connection was lost
 	tries   int
-	due     time.Time // when delayed
+	due     time.Time // end of a delay
 }
 
 type partState int
@@ -49,7 +49,7 @@ const (
 	partQueued                   // in the queue of its link
 	partSent                     // its command was handed to the connection
 	partAcked                    // confirmed
-	partRefused                  // never to be asked for again
+	partRefused                  // never subscribed to again
 )
 
 type eventKind int
@@ -114,8 +114,8 @@ func (c *control) step(now time.Time) {
 	n.inbox, n.fresh, n.dropped = c.events[:0], nil, nil
 	n.mu.Unlock()
 
-	// The older generations of a name go before a newer one comes: the UNSUBSCRIBE of
-	// theirs would end what that has subscribed to.
+	// Dropped generations of a name come first: their UNSUBSCRIBE would end the
+	// subscription of a newer generation.
 	for _, ch := range dropped {
 		c.leave(ch, now)
 	}
@@ -142,7 +142,7 @@ func (c *control) step(now time.Time) {
 	}
 }
 
-// next returns when the control goroutine has to act again by itself.
+// next returns when the control goroutine has to act without being woken.
 func (c *control) next() time.Time {
 	var next time.Time
 	sooner := func(t time.Time) {
@@ -190,7 +190,7 @@ func (c *control) admit(ch *channel, now time.Time) {
 	}
 }
 
-// place brings a part onto its way: to a link, or to the look-up of its node.
+// place puts a part into the queue of a link, or into the look-up of its node.
 func (c *control) place(p *part, now time.Time) {
 	if p.link == nil && p.sharded && c.n.cluster != nil {
 		p.state = partWaiting
@@ -204,7 +204,7 @@ func (c *control) place(p *part, now time.Time) {
 	p.link.enqueue(p, false)
 }
 
-// delay tries a part again later.
+// delay places a part again later.
 func (c *control) delay(p *part, until time.Time) {
 	p.state = partWaiting
 	p.due = until
@@ -268,7 +268,7 @@ func (c *control) handle(e *event, now time.Time) {
 		return
 	}
 	if cn.link.conn != cn {
-		return // thrown away already
+		return // discarded already
 	}
 	switch e.kind {
 	case evWritten:

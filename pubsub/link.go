@@ -9,49 +9,49 @@ import (
 )
 
 const (
-	// batchMax is how many names one SUBSCRIBE carries.
+	// batchMax is the number of names in one SUBSCRIBE.
 	batchMax = 64
-	// handMax is how many commands a connection is handed at a time. It bounds
-	// what a connection that was given up may still write.
+	// handMax is how many commands a connection gets at a time. It bounds what
+	// an abandoned connection may still write.
 	handMax = 32
-	// runningMax is how many connections of one link may be in go-redis's hands
-	// at once: those given up whose dial or write has not returned yet count.
+	// runningMax is how many connections of one link may exist at once.
+	// Abandoned connections whose dial or write has not returned yet count.
 	runningMax = 4
 
-	// impatient is how often a connection is tried for the same short time, before
-	// that is doubled.
+	// impatient is how many attempts have the same short time limit before it
+	// doubles.
 	impatient = 8
 
 	backoffMin = 10 * time.Millisecond
-	// backoffMax is also what a connection must last for the next loss to cost
-	// backoffMin again: waiters of a subscriber that is killed over and over must
-	// not wait much longer each time.
+	// backoffMax is also how long a connection must last for the next loss to
+	// cost only backoffMin. If a subscriber is killed again and again, its
+	// waiters must not wait much longer each time.
 	backoffMax = 250 * time.Millisecond
 )
 
 type linkKey struct {
 	sharded bool
-	addr    string // of the slot owner; empty where there is only one link
+	addr    string // address of the slot owner; empty if there is only one link
 }
 
-// link is one place to subscribe at, and outlives its connections. It is owned
-// by the control goroutine.
+// link is one place to subscribe at. It outlives its connections. Only the
+// control goroutine uses it.
 type link struct {
 	c         *control
 	key       linkKey
-	client    *redis.Client // the node, nil where Notifier.rdb is used
+	client    *redis.Client // the node; nil if Notifier.rdb is used
 	conn      *conn
 	running   int              // connections whose goroutines have not ended
-	parts     map[string]*part // wanted here
+	parts     map[string]*part // the parts that are subscribed here, or are to be
 	queue     []item
 	fails     int
-	took      time.Duration // how long the last connection took to be up; 0: none was
+	took      time.Duration // how long the last connection took to be up; 0 if none ever was
 	retryAt   time.Time
-	idleSince time.Time // when the last part went
+	idleSince time.Time // when the last part left
 }
 
-// item is an entry of a link's queue. One queue holds both directions: the order
-// in it is the order at the server, so an UNSUBSCRIBE never overtakes the
+// item is an entry of a link's queue. One queue holds both kinds of entries, so
+// their order is the order at the server: an UNSUBSCRIBE never overtakes the
 // SUBSCRIBE of a later generation of the same name, or the reverse.
 type item struct {
 	p     *part
@@ -88,7 +88,7 @@ func (l *link) adopt(p *part) {
 	l.parts[p.ch.name] = p
 }
 
-// release parts a link from one of its parts.
+// release removes a part from the link.
 func (l *link) release(p *part, now time.Time) {
 	if p.link != l {
 		return
@@ -106,12 +106,13 @@ func (l *link) find(name string) *part { return l.parts[name] }
 
 func (l *link) enqueue(p *part, unsub bool) {
 	if unsub && l.conn == nil {
-		return // a new connection starts with nothing
+		return // a new connection has no subscriptions
 	}
 	l.queue = append(l.queue, item{p, unsub})
 }
 
-// command takes the next command off the queue: a run of entries of one kind.
+// command removes the next command from the queue: a run of entries of one
+// kind.
 func (l *link) command() *op {
 	for len(l.queue) > 0 {
 		first := l.queue[0]
@@ -146,8 +147,9 @@ func (l *link) command() *op {
 	return nil
 }
 
-// stale reports a SUBSCRIBE that is no longer wanted here. What was never sent
-// needs no UNSUBSCRIBE either, so such a pair leaves no trace at the server.
+// stale reports whether an entry is a SUBSCRIBE that is no longer wanted here.
+// A SUBSCRIBE that was never sent needs no UNSUBSCRIBE either, so the server
+// sees neither.
 func (l *link) stale(it item) bool {
 	return !it.unsub && (it.p.gone || it.p.link != l || it.p.state != partQueued)
 }
@@ -174,8 +176,8 @@ func (l *link) deadlines(sooner func(time.Time)) {
 	}
 }
 
-// tend does what is due on a link: opens a connection, pings it, gives it up,
-// hands it commands.
+// tend does what is due on a link: it opens a connection, sends a PING, gives
+// the connection up, or passes commands to it.
 func (c *control) tend(l *link, now time.Time) {
 	hb := c.n.cfg.Heartbeat
 	if cn := l.conn; cn != nil {
@@ -183,8 +185,9 @@ func (c *control) tend(l *link, now time.Time) {
 		case !cn.up && !now.Before(cn.openedAt.Add(cn.bound)):
 			c.lose(cn, now)
 		case cn.up && cn.head() != nil && !now.Before(cn.progressAt.Add(2*hb)):
-			// Frames come in, but not the answer. Asking again on this connection
-			// would put answers and commands out of step, so it is replaced too.
+			// Frames arrive, but not the answer. Asking again on this
+			// connection would put answers and commands out of step, so the
+			// connection is replaced.
 			c.lose(cn, now)
 		case cn.up && !now.Before(cn.silentAt(hb)):
 			if cn.pinged() {
@@ -225,15 +228,15 @@ func (c *control) tend(l *link, now time.Time) {
 	}
 }
 
-// spent reports that nothing was wanted here for long. While a node is down its
-// channels are away for a look-up again and again, and the link has to remember
-// the failures.
+// spent reports whether nothing was wanted here for a long time. While a node
+// is down, its channels leave for a look-up again and again, and the link has
+// to remember the failures.
 func (l *link) spent(now time.Time) bool {
 	return len(l.parts) == 0 && !now.Before(l.idleSince.Add(l.c.n.cfg.IdleClose+2*backoffMax))
 }
 
-// lose replaces a connection: throws it away and puts its channels back to the
-// start. The new one is opened after the backoff.
+// lose discards a connection and puts its channels back to the start. The new
+// connection is opened after the back-off.
 func (c *control) lose(cn *conn, now time.Time) {
 	l := cn.link
 	if l.conn != cn {
@@ -241,7 +244,7 @@ func (c *control) lose(cn *conn, now time.Time) {
 	}
 	c.n.lost.Add(1)
 	if cn.up && now.Sub(cn.upAt) >= backoffMax {
-		l.fails = 0 // it was good for a while: no reason to hurry slowly
+		l.fails = 0 // it was good for a while: back to the shortest back-off
 	}
 	l.retryAt = now.Add(backoff(l.fails))
 	l.fails++
@@ -269,8 +272,8 @@ func (c *control) lose(cn *conn, now time.Time) {
 	}
 }
 
-// discard throws the connection away. Its writer closes it; that can take as
-// long as go-redis holds on to a dial or a write, and nobody waits for it here.
+// discard discards the connection. Its writer closes it, which can take as long
+// as go-redis is busy with a dial or a write. Nobody waits for that here.
 func (l *link) discard() {
 	cn := l.conn
 	if cn == nil {
@@ -284,7 +287,7 @@ func (l *link) discard() {
 	close(cn.cmds)
 }
 
-// open starts a connection; its first command dials.
+// open starts a connection. Its first command dials.
 func (l *link) open(now time.Time) {
 	cn := &conn{n: l.c.n, link: l, cmds: make(chan []command, 1), openedAt: now, bound: l.bound()}
 	cn.ctx, cn.cancel = context.WithCancel(l.c.n.ctx)
@@ -294,10 +297,11 @@ func (l *link) open(now time.Time) {
 	go cn.write(l.key.sharded, l.client)
 }
 
-// bound returns how long the next connection may take to be up. Where one has been,
-// it is not much longer than that took: a server that is frozen accepts and says
-// nothing, and meanwhile another one may be the primary. It grows with the failures,
-// as the server may have become slow.
+// bound returns how long the next connection may take to be up. If an earlier
+// connection was up, the bound is not much longer than that connection took: a
+// frozen server accepts and says nothing, and meanwhile another server may be
+// the primary. The bound grows with the failures, because the server may have
+// become slow.
 func (l *link) bound() time.Duration {
 	cfg := l.c.n.cfg
 	if l.took == 0 {

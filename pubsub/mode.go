@@ -10,9 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Mode returns how messages are carried: Plain, Sharded, Both or Off. It is Auto
-// as long as nobody knows, and then the servers are asked, in the background:
-// whoever publishes meanwhile should do so both ways.
+// Mode returns how messages are carried: Plain, Sharded, Both or Off. It
+// returns Auto until the servers have told the mode, and then also starts to
+// ask them in the background. Publish both ways while the mode is Auto.
 func (n *Notifier) Mode() Mode {
 	m := Mode(n.mode.Load())
 	if m != Auto {
@@ -28,8 +28,8 @@ func (n *Notifier) Mode() Mode {
 	return m
 }
 
-// ModeKnown is Mode that waits for the servers' answer, or until ctx is done: then
-// it is Auto, as it is once the Notifier is closed.
+// ModeKnown is Mode that waits until the mode is known or ctx is done. It
+// returns Auto if ctx is done first or the Notifier is closed.
 func (n *Notifier) ModeKnown(ctx context.Context) Mode {
 	if m := n.Mode(); m != Auto {
 		return m
@@ -51,8 +51,8 @@ func (n *Notifier) startLocked() {
 	}
 }
 
-// search asks the servers, if the mode is not known and somebody needs it. It
-// runs apart; one search at a time.
+// search asks the servers for the mode if it is needed and not known. It asks
+// on a goroutine of its own; there is one search at a time.
 func (c *control) search(now time.Time) {
 	n := c.n
 	if Mode(n.mode.Load()) != Auto || c.searching || now.Before(c.searchAt) {
@@ -74,7 +74,7 @@ func (c *control) search(now time.Time) {
 	}()
 }
 
-// found takes in what a search has found: Auto for nothing.
+// found handles the result of a search. Auto means no result.
 func (c *control) found(m Mode, now time.Time) {
 	c.searching = false
 	if m == Auto {
@@ -92,20 +92,21 @@ func (c *control) found(m Mode, now time.Time) {
 	c.early = nil
 }
 
-// askMode asks all masters of a cluster whether they have sharded pub/sub, as
-// Redisson asks one of them, and returns what follows: Auto when none answers.
+// askMode asks all masters of a cluster whether they support sharded pub/sub,
+// as Redisson asks one of them. It returns the mode that follows, or Auto if no
+// master answers.
 func askMode(ctx context.Context, rdb *redis.ClusterClient) Mode {
 	var mu sync.Mutex
 	var answers []error
 	single := false
 	asked := make(chan struct{})
-	go func() { // go-redis may keep us beyond ctx, at a master that is frozen
+	go func() { // go-redis may outlast ctx at a frozen master
 		defer close(asked)
-		// The error is that of one node, and among the answers.
+		// The error is that of one node, which is in answers.
 		_ = rdb.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
 			err := sharded(ctx, node)
 			alone := false
-			if rdb.Options().ClusterSlots != nil { // which counts, also where the other answer is refused
+			if rdb.Options().ClusterSlots != nil { // the mode matters even if the other question is refused
 				var lost error
 				alone, lost = standalone(ctx, node)
 				err = cmp.Or(lost, err)
@@ -126,18 +127,19 @@ func askMode(ctx context.Context, rdb *redis.ClusterClient) Mode {
 	mu.Lock()
 	defer mu.Unlock()
 	if all && single {
-		// One master behind Sentinels, as NewFailoverClusterClient has it: whoever knows
-		// it for what it is, as Redisson does, uses Plain there.
+		// The cluster is one master behind Sentinels, as
+		// NewFailoverClusterClient makes it. Clients that know it as such,
+		// Redisson among them, use Plain there.
 		return Plain
 	}
 	return conclude(answers)
 }
 
-// standalone reports whether a server is no node of a cluster, though a
-// ClusterClient that was told its slots takes it for one. An error says that there was
-// no answer.
+// standalone reports whether a server is not a node of a cluster, although a
+// ClusterClient with a ClusterSlots function takes it for one. An error means
+// that there was no answer.
 func standalone(ctx context.Context, node *redis.Client) (bool, error) {
-	hello := redis.NewMapStringInterfaceCmd(ctx, "hello") // which no user can be denied
+	hello := redis.NewMapStringInterfaceCmd(ctx, "hello") // no user can be denied HELLO
 	err := node.Process(ctx, hello)
 	var reply redis.Error
 	if errors.As(err, &reply) {
@@ -146,12 +148,13 @@ func standalone(ctx context.Context, node *redis.Client) (bool, error) {
 	return err == nil && hello.Val()["mode"] == "standalone", err
 }
 
-// errNotSharded says that a server has no sharded pub/sub.
+// errNotSharded says that a server does not support sharded pub/sub.
 var errNotSharded = errors.New("no sharded pub/sub")
 
-// sharded asks a server whether it has sharded pub/sub: nil when it has, errNotSharded
-// when it has not, as its own table of commands says. The text of an error may be that of
-// a proxy, and tells nothing.
+// sharded asks a server whether it supports sharded pub/sub. It returns nil if
+// it does, and errNotSharded if the server's own command table says that it
+// does not. The text of an error proves nothing, because it may be that of a
+// proxy.
 func sharded(ctx context.Context, node *redis.Client) error {
 	err := node.Do(ctx, "pubsub", "shardnumsub", "0").Err()
 	var reply redis.Error
@@ -168,9 +171,10 @@ func sharded(ctx context.Context, node *redis.Client) error {
 	return err
 }
 
-// conclude returns the mode that follows from the masters' answers, as sharded returns
-// them. Where they differ, as during an upgrade, or may not tell, it is Both, which is
-// right for every fleet; what a server then refuses is polled for. Any other error is none.
+// conclude returns the mode that follows from the masters' answers, which are
+// results of sharded. If the answers differ, as during an upgrade, or a user
+// may not ask, the mode is Both, which is right for every fleet; waiters poll
+// for what a server then refuses. Any other error counts as no answer.
 func conclude(answers []error) Mode {
 	var with, without, silent bool
 	for _, err := range answers {

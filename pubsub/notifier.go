@@ -13,39 +13,40 @@ import (
 // closeWait bounds Notifier.Close.
 const closeWait = time.Second
 
-// Notifier keeps the subscriptions of one client. Its methods may be called from
-// any goroutine.
+// Notifier keeps the subscriptions of one client. It is safe for concurrent
+// use.
 type Notifier struct {
 	rdb     redis.UniversalClient
 	cluster *redis.ClusterClient // nil if rdb is no cluster client
 	cfg     Config
 
-	wake      chan struct{} // capacity 1: the control goroutine has something to do
+	wake      chan struct{} // capacity 1: the control goroutine has work
 	closing   chan struct{}
-	done      chan struct{} // closed when Close is through
+	done      chan struct{} // closed at the end of Close
 	ctx       context.Context
 	cancel    context.CancelFunc
 	wg        sync.WaitGroup
 	epoch     time.Time     // for monotonic times in atomics
 	mode      atomic.Int32  // Auto until it is known
-	modeFound chan struct{} // closed when the servers have told the mode
-	lastFrame atomic.Int64  // since epoch, 0 for never
+	modeFound chan struct{} // closed when the mode is known
+	lastFrame atomic.Int64  // a time of elapsed; 0 for never
 	lost      atomic.Uint64 // see Lost
 
-	// mu guards the fields below, and those of channels and subscriptions that
-	// say so. Nothing blocks while it is held; the longest thing done under it is
-	// one non-blocking send per subscription of one channel.
+	// mu guards the fields below, and those fields of channels and
+	// subscriptions that say so. Nothing blocks while mu is held; the longest
+	// work under it is one non-blocking send for each subscription of one
+	// channel.
 	mu        sync.Mutex
 	table     map[string]*channel
 	idle      idleList
 	fresh     []*channel // added to the table, not yet seen by the control goroutine
-	dropped   []*channel // taken out of the table, likewise
+	dropped   []*channel // removed from the table, not yet seen by the control goroutine
 	late      lateFuncs
 	inbox     []event
 	started   bool
-	asked     bool // somebody wants to know the mode
+	asked     bool // a caller needs the mode
 	closed    bool
-	off       error // if set, every subscription is denied with it
+	off       error // the error of every subscription, if set
 	denied    int   // denied channels in the table
 	conns     int
 	resubs    uint64
@@ -55,13 +56,12 @@ type Notifier struct {
 	control control
 }
 
-// New returns a Notifier over rdb. It does no I/O and starts nothing; that
-// begins with the first Subscribe. The caller keeps rdb and closes it after the
-// Notifier.
+// New returns a Notifier over rdb. It does no I/O and starts nothing; the first
+// Subscribe does. The caller keeps rdb and closes it after the Notifier.
 //
-// In a cluster the modes Sharded and Both need rdb to be a *redis.ClusterClient
-// itself: through a wrapper the slot owners cannot be found, and channels end up
-// Denied with the server's MOVED.
+// In a cluster the modes Sharded and Both require rdb to be a
+// *redis.ClusterClient itself. A wrapper hides the slot owners, and channels
+// end up Denied with the server's MOVED.
 func New(rdb redis.UniversalClient, cfg Config) *Notifier {
 	n := &Notifier{
 		rdb:     rdb,
@@ -93,25 +93,25 @@ func New(rdb redis.UniversalClient, cfg Config) *Notifier {
 	return n
 }
 
-// Subscribe registers interest in a channel. It never blocks and never fails:
-// what becomes of it is told by the subscription's hints and state. If the
-// channel is live already, so is the subscription, with one hint waiting.
+// Subscribe subscribes to a channel. It never blocks and never fails: the
+// subscription's hints and state report the result. If the channel is live
+// already, the subscription is live and has one hint waiting.
 func (n *Notifier) Subscribe(name string) *Subscription { return n.SubscribeFunc(name, nil) }
 
-// SubscribeFunc is Subscribe with a function that sees each message first, and
-// returns true for one of which nobody needs a hint. It is called on a goroutine
-// of the notifier and must not block; also for what Redis has sent before it heard
-// that nobody listens any more. Of several subscriptions to one channel
-// that have such functions, one is called.
+// SubscribeFunc is Subscribe with a function that sees each message first and
+// returns true if nobody needs a hint for it. The function is called on a
+// goroutine of the notifier and must not block. It also sees messages that
+// Redis sends before it learns that nobody listens any more. If several
+// subscriptions to one channel have functions, one of them is called.
 func (n *Notifier) SubscribeFunc(name string, first func(payload string) bool) *Subscription {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.subscribeLocked(name, first)
 }
 
-// SubscribeBoth is SubscribeFunc for one channel and Subscribe for another, with one
-// command where that can be. If they are on one connection, the first is live when the
-// second is.
+// SubscribeBoth is SubscribeFunc for one channel and Subscribe for another,
+// with one command if possible. If both are on one connection, the first is
+// live when the second is.
 func (n *Notifier) SubscribeBoth(name string, first func(payload string) bool, other string) (a, b *Subscription) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -148,8 +148,8 @@ func (n *Notifier) subscribeLocked(name string, first func(payload string) bool)
 	return s
 }
 
-// Live reports whether this client is subscribed to a channel, be it that nobody
-// wants it any more and it lingers.
+// Live reports whether this client is subscribed to a channel. A channel that
+// lingers without subscriptions counts.
 func (n *Notifier) Live(name string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -157,18 +157,18 @@ func (n *Notifier) Live(name string) bool {
 	return ch != nil && State(ch.state.Load()) == Live
 }
 
-// Lost returns how many connections have been given up so far, because they failed or were
-// silent. It is counted before the next one is opened.
+// Lost returns how many connections have been given up, because they failed or
+// were silent. A connection is counted before the next one is opened.
 func (n *Notifier) Lost() uint64 { return n.lost.Load() }
 
-// Close denies every subscription with ErrClosed, with a hint, ends the
+// Close denies every subscription with ErrClosed, gives each a hint, ends the
 // goroutines and waits for them. It may be called more than once, and returns
 // nil.
 //
-// It takes a second at most, whatever Redis does: a goroutine that go-redis
-// blocks for longer (the handshake of a new connection to a frozen server, a
-// dial that ignores its context) is left behind, and ends by itself, with its
-// connection closed, as soon as go-redis returns.
+// Close takes at most a second, whatever Redis does. It leaves behind a
+// goroutine that is blocked in go-redis for longer, in the handshake with a
+// frozen server or a dial that ignores its context. That goroutine closes its
+// connection and ends as soon as go-redis returns.
 func (n *Notifier) Close() error {
 	n.mu.Lock()
 	if n.closed {
@@ -218,13 +218,14 @@ func (n *Notifier) Stats() Stats {
 	return s
 }
 
-// elapsed is now for an atomic, never 0. Wall-clock times would not do: set back
-// by an hour, they would keep a dead connection for an hour.
+// elapsed returns the time since epoch for an atomic, never 0. Wall-clock times
+// are unsuitable: if the clock were set back by an hour, a dead connection
+// would stay for an hour.
 func (n *Notifier) elapsed() int64 { return int64(time.Since(n.epoch)) + 1 }
 
 func (n *Notifier) at(elapsed int64) time.Time { return n.epoch.Add(time.Duration(elapsed - 1)) }
 
-// wakeLocked makes the control goroutine look at the fields it shares.
+// wakeLocked makes the control goroutine read the fields that it shares.
 func (n *Notifier) wakeLocked() {
 	select {
 	case n.wake <- struct{}{}:
@@ -232,7 +233,7 @@ func (n *Notifier) wakeLocked() {
 	}
 }
 
-// post hands an event to the control goroutine.
+// post sends an event to the control goroutine.
 func (n *Notifier) post(e event) {
 	n.mu.Lock()
 	n.inbox = append(n.inbox, e)
@@ -261,14 +262,14 @@ func (n *Notifier) message(name, payload string) {
 	n.mu.Unlock()
 }
 
-// dropLocked takes a channel without subscriptions out of the table. From here
-// on a Subscribe makes a new one, whose SUBSCRIBE is written after the
-// UNSUBSCRIBE of this one.
+// dropLocked removes a channel without subscriptions from the table. From then
+// on a Subscribe makes a new channel, whose SUBSCRIBE is written after the
+// UNSUBSCRIBE of the old one.
 func (n *Notifier) dropLocked(ch *channel) {
 	n.idle.removeLocked(ch)
 	delete(n.table, ch.name)
 	if len(n.table) == 0 {
-		n.table = make(map[string]*channel) // the old one keeps the room that many once took
+		n.table = make(map[string]*channel) // an emptied map keeps its memory
 	}
 	if State(ch.state.Load()) == Denied {
 		n.denied--
@@ -279,16 +280,18 @@ func (n *Notifier) dropLocked(ch *channel) {
 	}
 }
 
-// lateFuncs are the functions of channels that nobody wants any more, for messages
-// that Redis sends before it hears of that. They lie in two generations, and each goes
-// as a whole, because a map gives back no memory of what is deleted in it.
+// lateFuncs are the functions of dropped channels, for messages that Redis
+// sends before it sees the UNSUBSCRIBE. They are kept in two generations that
+// are dropped as a whole, because a map does not return the memory of deleted
+// entries.
 type lateFuncs struct {
-	next map[string]func(payload string) bool // the younger
+	next map[string]func(payload string) bool // the younger generation
 	m    map[string]func(payload string) bool
-	turn time.Time // when the younger one began; zero while both are empty
+	turn time.Time // when the younger generation began; zero while both are empty
 }
 
-// lateFor is for how long such a function is kept at least; at most twice as long.
+// lateFor is how long such a function is kept at least; it is kept at most
+// twice as long.
 const lateFor = 10 * time.Second
 
 func (l *lateFuncs) add(name string, f func(string) bool) {
@@ -301,7 +304,7 @@ func (l *lateFuncs) add(name string, f func(string) bool) {
 	l.next[name] = f
 }
 
-// expire lets the older generation go when its time is over.
+// expire drops the older generation when its time is over.
 func (l *lateFuncs) expire(now time.Time) {
 	if l.turn.IsZero() || now.Before(l.due()) {
 		return
@@ -312,7 +315,7 @@ func (l *lateFuncs) expire(now time.Time) {
 	}
 }
 
-// due returns when a generation goes, zero for never.
+// due returns when a generation expires; zero for never.
 func (l *lateFuncs) due() time.Time {
 	if l.turn.IsZero() {
 		return time.Time{}
@@ -336,8 +339,8 @@ func (n *Notifier) callback(fn func()) {
 	}
 	n.callbacks = append(n.callbacks, fn)
 	if !n.calling {
-		// The control goroutine is the only caller and is counted itself, so this
-		// Add never meets a Wait at zero.
+		// The control goroutine, which is counted in wg itself, is the only
+		// caller, so this Add never meets a Wait at zero.
 		n.calling = true
 		n.wg.Add(1)
 		go n.runCallbacks()

@@ -7,16 +7,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// routed is the answer of a look-up.
+// routed is the result of a look-up.
 type routed struct {
 	p      *part
-	from   *link // where it is subscribed; nil where it is to be
+	from   *link // the link where p is subscribed; nil if it is to be subscribed
 	client *redis.Client
 	err    error
 }
 
-// lookUp finds the slot owners of the parts that wait for it. It runs apart,
-// because it may have to load the cluster's state; one look-up at a time.
+// lookUp finds the slot owners of the parts in route. It runs on a goroutine of
+// its own, because it may have to load the cluster's state. There is one
+// look-up at a time.
 func (c *control) lookUp() {
 	if c.routing || len(c.route) == 0 {
 		return
@@ -45,8 +46,8 @@ func (c *control) lookUp() {
 		var err error
 		for i, p := range parts {
 			routes[i].p, routes[i].from = p, from[i]
-			// One failure stands for all: without a state each name would try anew to
-			// load it.
+			// One failure stands for all: without the state, each name would
+			// try to load it again.
 			if err == nil {
 				routes[i].client, err = c.n.cluster.MasterForKey(ctx, p.ch.name)
 			}
@@ -86,12 +87,12 @@ func (c *control) routed(routes []routed, now time.Time) {
 }
 
 // reviews are the times after a change in the cluster at which every sharded
-// channel is looked at again. go-redis learns of a change late, and a master
-// that has stepped down takes subscriptions, for which it may hear no message.
+// channel is looked up again. go-redis learns of a change late, and a master
+// that has stepped down accepts subscriptions that may never receive a message.
 var reviews = []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, 1500 * time.Millisecond, 4 * time.Second}
 
-// reload makes go-redis read the cluster's slots again, since something has
-// changed there. It returns at once.
+// reload makes go-redis read the cluster's slots again after a change. It
+// returns at once.
 func (c *control) reload(now time.Time) {
 	if c.n.cluster != nil {
 		c.n.cluster.ReloadState(c.n.ctx)
@@ -107,7 +108,7 @@ func (c *control) reviewAt() time.Time {
 	return c.changed.Add(reviews[c.reviewed])
 }
 
-// review looks up every sharded channel that is subscribed.
+// review looks up every subscribed sharded channel, when it is time.
 func (c *control) review(now time.Time) {
 	if at := c.reviewAt(); at.IsZero() || now.Before(at) || c.routing {
 		return
@@ -123,5 +124,5 @@ func (c *control) review(now time.Time) {
 			}
 		}
 	}
-	c.n.cluster.ReloadState(c.n.ctx) // for the next one
+	c.n.cluster.ReloadState(c.n.ctx) // for the next review
 }

@@ -9,12 +9,12 @@ import (
 type State int32
 
 const (
-	// Pending is not confirmed yet, or no longer: its connection is being
-	// replaced. Messages may be missed.
+	// Pending is not confirmed yet, or no longer because the connection is
+	// being replaced. Messages may be missed.
 	Pending State = iota
 	// Live is confirmed by Redis.
 	Live
-	// Denied is refused: no message will come, see Subscription.Err.
+	// Denied is refused: no message will come; see Subscription.Err.
 	Denied
 )
 
@@ -31,13 +31,13 @@ func (s State) String() string {
 	return "unknown"
 }
 
-// Subscription is one waiter's interest in a channel. Its methods may be called
-// from any goroutine.
+// Subscription is one waiter's subscription to a channel. It is safe for
+// concurrent use.
 type Subscription struct {
 	n    *Notifier
 	ch   *channel
 	hint chan struct{}
-	// first sees the messages before anybody is hinted; nil for none.
+	// first sees each message before the hints are sent; nil for none.
 	first func(payload string) bool
 
 	// Guarded by n.mu.
@@ -45,10 +45,10 @@ type Subscription struct {
 	closed     bool
 }
 
-// C delivers the hints. It has room for one; further hints are dropped until it
-// is taken. A hint comes on every message, when the subscription becomes live,
-// when it is live again after a reconnect or a slot move, and when it is found
-// denied. C is never closed.
+// C returns the channel that delivers the hints. It has room for one hint;
+// further hints are dropped until that one is received. A hint comes with every
+// message, when the subscription becomes live, when it is live again after a
+// reconnect or a slot move, and when it is denied. C is never closed.
 func (s *Subscription) C() <-chan struct{} { return s.hint }
 
 // State returns the present state.
@@ -76,13 +76,14 @@ func (s *Subscription) Close() {
 		return
 	}
 	if s.State() == Denied {
-		// Nothing lingers here: who asks next is to get a new try.
+		// A denied channel does not linger: the next Subscribe tries again.
 		n.dropLocked(s.ch)
 		n.wakeLocked()
 		return
 	}
 	s.ch.idleSince = time.Now()
-	// A non-empty list has the control goroutine's timer set already.
+	// If the list was not empty, the timer of the control goroutine is set
+	// already.
 	if n.idle.pushLocked(s.ch) {
 		n.wakeLocked()
 	}
@@ -95,9 +96,9 @@ func (s *Subscription) notify() {
 	}
 }
 
-// channel is one generation of a channel name in the table. After it has been
-// dropped, a new Subscribe makes a new one; answers that are still under way
-// find the old one by pointer.
+// channel is one generation of a channel name in the table. After it is
+// dropped, a new Subscribe makes a new channel; answers that are still under
+// way find the old one by its pointer.
 type channel struct {
 	name string
 
@@ -107,7 +108,7 @@ type channel struct {
 
 	// Guarded by Notifier.mu.
 	subs               *Subscription
-	first              func(payload string) bool // of the last subscription that had one
+	first              func(payload string) bool // of the last subscription with a function
 	count              int
 	idleSince          time.Time
 	idlePrev, idleNext *channel
@@ -149,8 +150,9 @@ func (c *channel) notifyLocked() {
 	}
 }
 
-// firstLocked returns the function of a subscription that has one, or of the last
-// that had: what was published while it was there may come after it.
+// firstLocked returns the function of a subscription that has one, or else of
+// the last one that had: a message that was published while it was subscribed
+// may arrive later.
 func (c *channel) firstLocked() func(string) bool {
 	for s := c.subs; s != nil; s = s.next {
 		if s.first != nil {
