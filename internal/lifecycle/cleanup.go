@@ -8,61 +8,62 @@ import (
 )
 
 const (
-	// hands is how many tasks are carried out at a time.
+	// hands is how many tasks run at a time.
 	hands = 16
-	// most is how many there may be. What is beyond that ends with its lease.
+	// most is the largest number of tasks. What further tasks would undo ends
+	// with its lease.
 	most = 100_000
-	// mostUndone is how many that were not done are remembered.
+	// mostUndone is how many abandoned tasks are remembered.
 	mostUndone = 100
 )
 
-// steps are the pauses between the tries of a task; the last one repeats.
+// steps are the pauses between the attempts of a task. The last one repeats.
 var steps = []time.Duration{50 * time.Millisecond, 200 * time.Millisecond, time.Second}
 
-// closePause is the longest pause once the client is being closed.
+// closePause is the longest pause while the client is being closed.
 const closePause = 200 * time.Millisecond
 
-// A task is clean-up in the background that may need several tries: what a call
-// has left behind that has returned.
+// A task is background clean-up of what a call that has returned left behind.
+// It may need several attempts.
 type task struct {
 	try   func(ctx context.Context) (done bool)
 	ended func()
-	about any // what it is about, of one that no lease ends
+	about any // subject of a task whose leftovers no lease ends; otherwise nil
 	step  int
-	timer *time.Timer // until the next try; nil when it is in the queue or tried
+	timer *time.Timer // until the next attempt; nil while the task is queued or running
 }
 
-// A Cleanup has the tasks of a client: a bounded number, by a bounded number of
-// goroutines, however many calls fail while a server does not answer.
+// A Cleanup runs the tasks of a client. The number of tasks and of goroutines
+// is bounded, however many calls fail while a server does not answer.
 type Cleanup struct {
 	gate *Gate
 
 	// mu guards the fields below.
 	mu     sync.Mutex
 	all    map[*task]struct{}
-	queue  []*task // whose time has come
-	busy   int     // goroutines
-	over   bool    // the client's clean-up has ended
-	undone []any   // what those were about that were given up though no lease ends them
+	queue  []*task // tasks that are due
+	busy   int     // number of goroutines
+	over   bool    // clean-up has ended
+	undone []any   // subjects of abandoned tasks whose leftovers no lease ends
 }
 
-// Later has try called in the background until it returns true, and then ended;
-// when the client ends, ended is called without more tries. It reports whether
-// there was room.
+// Later calls try in the background until it returns true, and then calls
+// ended. If the client ends first, only ended is called. Later reports whether
+// there was room for the task.
 func (cl *Cleanup) Later(try func(ctx context.Context) (done bool), ended func()) bool {
 	cl.gate.Stay()
 	return cl.put(&task{try: try, ended: func() { ended(); cl.gate.Leave() }})
 }
 
-// LaterSurely is Later for what no lease ends: Close waits longer
-// for it, and says when it could not be done.
+// LaterSurely is Later for leftovers that no lease ends. Close waits longer for
+// such a task and reports it if it could not be done.
 func (cl *Cleanup) LaterSurely(about any, try func(ctx context.Context) (done bool)) bool {
 	cl.gate.Stay()
 	cl.gate.last()
 	return cl.put(&task{try: try, about: about, ended: func() { cl.gate.yield(); cl.gate.Leave() }})
 }
 
-// NewCleanup returns a Cleanup of the calls that g counts.
+// NewCleanup returns a Cleanup for the calls that g counts.
 func NewCleanup(g *Gate) *Cleanup { return &Cleanup{gate: g} }
 
 // put adds a task.
@@ -91,8 +92,8 @@ func (cl *Cleanup) giveUpLocked(c *task) {
 	}
 }
 
-// Undone returns what those tasks were about that were given up though no lease ends
-// what they were to take back, each once.
+// Undone returns the subjects of the abandoned tasks whose leftovers no lease
+// ends, without duplicates.
 func (cl *Cleanup) Undone() (about []any) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
@@ -114,7 +115,7 @@ func (cl *Cleanup) readyLocked(c *task) {
 	}
 }
 
-// work tries what is in the queue.
+// work runs the tasks in the queue.
 func (cl *Cleanup) work() {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
@@ -152,7 +153,7 @@ func (cl *Cleanup) work() {
 	cl.busy--
 }
 
-// Hurry has all tasks tried that wait for their next try.
+// Hurry makes all tasks that wait for their next attempt run now.
 func (cl *Cleanup) Hurry() {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
@@ -163,7 +164,7 @@ func (cl *Cleanup) Hurry() {
 	}
 }
 
-// end gives up all tasks that nobody is at.
+// end abandons all tasks that are not running.
 func (cl *Cleanup) end() {
 	cl.mu.Lock()
 	cl.over = true

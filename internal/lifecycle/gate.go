@@ -1,5 +1,5 @@
-// Package lifecycle counts the calls inside a client, so that Close can wait for them, and
-// carries out what they leave behind.
+// Package lifecycle counts the calls inside a client, so that Close can wait
+// for them, and runs the clean-up that they leave behind.
 package lifecycle
 
 import (
@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// A Gate counts the calls inside a client, so that Close can wait for them,
-// and bounds the clean-up that goes on after a call has returned.
+// A Gate counts the calls inside a client, so that Close can wait for them, and
+// bounds the clean-up that goes on after a call has returned.
 type Gate struct {
-	closed chan struct{}   // closed when the client is
-	late   context.Context // ends when clean-up must end too
+	closed chan struct{}   // closed when the client is closed
+	late   context.Context // ends when clean-up must end
 	end    context.CancelFunc
 
 	// mu guards the fields below.
 	mu    sync.Mutex
 	calls int
 	shutd bool
-	idle  chan struct{} // closed when calls is 0 after shut
-	// lasting are the tasks that no lease ends.
+	idle  chan struct{} // closed when calls reaches 0 after Shut
+	// lasting counts the tasks whose leftovers no lease ends.
 	lasting int
-	eased   chan struct{} // closed when lasting is 0, once there is somebody who waits for that
+	eased   chan struct{} // closed when lasting reaches 0; made when Close waits for that
 }
 
 // NewGate returns an open Gate.
@@ -35,13 +35,13 @@ func NewGate() *Gate {
 	return g
 }
 
-// Closed returns a channel that is closed when the client is.
+// Closed returns a channel that is closed when the client is closed.
 func (g *Gate) Closed() <-chan struct{} { return g.closed }
 
-// Late returns the context of clean-up. It ends with the drain.
+// Late returns the context of clean-up. It ends during Drain.
 func (g *Gate) Late() context.Context { return g.late }
 
-// Enter counts one call in; false when the client is closed.
+// Enter counts a call in. It returns false if the client is closed.
 func (g *Gate) Enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -52,8 +52,8 @@ func (g *Gate) Enter() bool {
 	return true
 }
 
-// Remain counts one in who cleans up, as long as Close waits for others; false when
-// it does not any more.
+// Remain counts clean-up in. It returns false once Close waits for nothing
+// else.
 func (g *Gate) Remain() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -64,15 +64,15 @@ func (g *Gate) Remain() bool {
 	return true
 }
 
-// Stay counts in the clean-up that a call inside leaves behind. The call must
-// not have left yet.
+// Stay counts in the clean-up that a call leaves behind. That call must still
+// be counted.
 func (g *Gate) Stay() {
 	g.mu.Lock()
 	g.calls++
 	g.mu.Unlock()
 }
 
-// Leave counts one call out.
+// Leave counts a call out.
 func (g *Gate) Leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -82,7 +82,7 @@ func (g *Gate) Leave() {
 	}
 }
 
-// last counts a lasting task in; yield counts it out.
+// last counts a lasting task in. yield counts it out.
 func (g *Gate) last() {
 	g.mu.Lock()
 	g.lasting++
@@ -112,8 +112,8 @@ func (g *Gate) ease() <-chan struct{} {
 	return c
 }
 
-// Shut closes the gate; false when it was closed before. Who has closed it counts as
-// one inside, until it drains.
+// Shut closes the gate. It returns false if the gate was closed before. The
+// caller of Shut counts as a call inside until it calls Drain.
 func (g *Gate) Shut() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -126,14 +126,14 @@ func (g *Gate) Shut() bool {
 	return true
 }
 
-// closeBound is how long Close waits for calls that are on their way out, and
-// then for their clean-up.
+// closeBound is how long Close waits for the calls inside, and then for their
+// clean-up.
 const closeBound = time.Second
 
-// Drain waits for the calls inside, at most for closeBound, and for lasting tasks
-// for at most that much longer than until; then it ends their clean-up and waits once
-// more. What is left then are callers that go-redis keeps; they return when it lets
-// them.
+// Drain waits for the calls inside, for closeBound at most, and for lasting
+// tasks, until closeBound after until at most. Then it ends the clean-up and
+// waits for closeBound once more. Calls that remain after that are blocked in
+// go-redis, and return when it returns.
 func (g *Gate) Drain(until time.Time) {
 	g.Leave()
 	timer := time.NewTimer(closeBound)

@@ -1,5 +1,5 @@
-// Package names builds the names of keys and Redis channels, says in which hash slot of a
-// Redis Cluster they lie, and checks the names and ids that users give.
+// Package names builds the names of keys and Redis channels, computes their
+// hash slots in a Redis Cluster, and checks the names and ids that users give.
 package names
 
 import (
@@ -11,10 +11,10 @@ import (
 	"unicode/utf8"
 )
 
-// Names are built as Redisson builds them: a side key or Redis channel of the
-// object foo is "prefix:{foo}" or "{foo}:suffix", so that all of them lie in the
-// hash slot of foo. The only test is whether the name contains a "{": then it is
-// taken to carry a hash tag of its own and is not wrapped.
+// Names are built as Redisson builds them. A side key or Redis channel of the
+// object foo is "prefix:{foo}" or "{foo}:suffix", so that all of them are in
+// the hash slot of foo. A name that contains a "{" is taken to have a hash tag
+// of its own and is not wrapped.
 
 // Prefixed returns the side key or Redis channel "prefix:{name}".
 func Prefixed(prefix, name string) string {
@@ -24,15 +24,16 @@ func Prefixed(prefix, name string) string {
 	return prefix + ":{" + name + "}"
 }
 
-// Twin reports whether key is a name in braces of its own, as "{x}": Redisson gives it the
-// side keys and Redis channels of "x".
+// Twin reports whether key is a name in braces of its own, such as "{x}".
+// Redisson gives it the side keys and Redis channels of "x".
 func Twin(key string) bool {
 	n := len(key)
 	return n > 2 && key[0] == '{' && key[n-1] == '}' && !strings.Contains(key[1:], "{")
 }
 
-// Ours returns the side key "prefix:{name}" that Redisson does not know. No two names have
-// the same one: that of "{x}" has "{}" behind, in the same slot.
+// Ours returns a side key "prefix:{name}" that Redisson does not know. Unlike
+// Redisson's side keys, those of "x" and "{x}" differ: the key for "{x}" has
+// "{}" appended and is in the same slot.
 func Ours(prefix, name string) string {
 	if Twin(name) {
 		return Prefixed(prefix, name) + "{}"
@@ -48,25 +49,26 @@ func Suffixed(name, suffix string) string {
 	return "{" + name + "}:" + suffix
 }
 
-// Label returns the key of a holder's label, ours beside Redisson's.
+// Label returns the key of a holder's label. Redisson does not know it.
 func Label(key, holder string) string {
 	return Ours("latchkey_label", key) + ":" + holder
 }
 
-// PermitLabel returns the key of the label of the permit with that id.
+// PermitLabel returns the key of the label of the permit with the given id.
 func PermitLabel(key, id string) string { return Label(key, hex.EncodeToString([]byte(id))) }
 
 // Token returns the key of the fencing token counter of a lock.
 func Token(key string) string { return Prefixed("redisson_lock_token", key) }
 
-// Claim returns the key in which a ticket's requests for an object are counted.
+// Claim returns the key that counts the requests of a ticket for an object.
 func Claim(key, ticket string) string { return Ours("latchkey_claim", key) + ":" + ticket }
 
 const latchChannel = "redisson_countdownlatch__channel__{"
 
-// LatchChannel returns the Redis channel of a latch. Redisson puts braces around any name
-// there, even one that has some. In a cluster it cannot use such a latch: its channel is
-// none that the scripts may publish on. Ours is.
+// LatchChannel returns the Redis channel of a latch. Redisson puts braces
+// around every name there, even one that has braces. In a cluster such a latch
+// does not work for Redisson, because its scripts may not publish on that
+// channel. latchkey uses a channel of its own there.
 func LatchChannel(key string, cluster bool) string {
 	channel := latchChannel + key + "}"
 	if cluster && Slot(key) != Slot(channel) {
@@ -83,8 +85,8 @@ func ClientOf(holder string) string {
 	return holder
 }
 
-// Check returns an error that says what is wrong with the name of an
-// object, or nil. Any bytes will do, but not none.
+// Check returns an error that says what is wrong with the name of an object, or
+// nil. Any bytes are allowed, but at least one.
 func Check(name string) error {
 	if name == "" {
 		return errors.New("the name is empty")
@@ -92,11 +94,12 @@ func Check(name string) error {
 	return nil
 }
 
-// maxID is how many bytes the id of a client may have.
+// maxID is the most bytes of a client id.
 const maxID = 256
 
-// CheckID returns an error that says what is wrong with the id of a client, or nil. A
-// space stands behind a holder in entries and messages; the last ':' is before its number.
+// CheckID returns an error that says what is wrong with a client id, or nil.
+// Spaces are not allowed because a space follows the holder in entries and
+// messages. Colons are: the last ':' of a holder precedes its number.
 func CheckID(id string) error {
 	switch {
 	case id == "":
@@ -127,7 +130,7 @@ func Slot(key string) int {
 	return int(crc16(key)) % Slots
 }
 
-// crc16 is CRC-16/XMODEM, which Redis Cluster hashes with.
+// crc16 is CRC-16/XMODEM, the hash of Redis Cluster.
 func crc16(s string) uint16 {
 	var crc uint16
 	for i := range len(s) {
@@ -143,8 +146,8 @@ func crc16(s string) uint16 {
 	return crc
 }
 
-// CheckSlots returns an error when keys of one object lie in different slots,
-// which happens with names whose braces are no hash tag ("a{b", "a}b", "{}a").
+// CheckSlots returns an error if keys of one object are in different slots,
+// which happens for names whose braces are no hash tag ("a{b", "a}b", "{}a").
 func CheckSlots(name string, keys []string) error {
 	for _, k := range keys[1:] {
 		if Slot(k) != Slot(keys[0]) {

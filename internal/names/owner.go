@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// A Side is what a key or Redis channel beside an object's main key is for.
+// A Side is the purpose of a key or Redis channel beside an object's main key.
 type Side int
 
-// What stands beside objects, Redisson's and ours.
+// The sides of objects, Redisson's and latchkey's own.
 const (
-	NoSide      Side = iota // no side key: perhaps a main key, perhaps nothing of ours
+	NoSide      Side = iota // no side key: perhaps a main key, perhaps a foreign key
 	SideToken               // fencing token counter, which outlives the lock
-	SideQueue               // queue of a fair lock, or what belongs to it
-	SideTimeout             // permits that are out; or the lease of a reader
-	SideNote                // a label, a claim and such, which are there only with an object
+	SideQueue               // queue of a fair lock, or one of its companions
+	SideTimeout             // permits that are out, or the lease of a reader
+	SideNote                // a label, a claim and such, which exist only with an object
 	SideWakeUps             // Redis channel
 )
 
-// sides are what keys and channels begin with that are built by Prefixed.
+// sides are the prefixes of keys and channels that Prefixed builds.
 var sides = []struct {
 	prefix string
 	side   Side
@@ -41,23 +41,24 @@ var sides = []struct {
 }
 
 var (
-	// holderTail is ":" and a holder, of a client with any id.
+	// holderTail matches ":" and a holder, of a client with any id.
 	holderTail = regexp.MustCompile(`:[^:{}]+:\d+(:write)?$`)
-	// labelTail is ":" and a holder, or the id of a permit.
+	// labelTail matches ":" and a holder, or the id of a permit.
 	labelTail = regexp.MustCompile(`:([^:{}]+:\d+(:write)?|[0-9a-f]{32})$`)
-	// groupTail is ":" and a holder of a multi-lock on a group, and a set of values.
+	// groupTail matches ":", a holder of a multi-lock on a group, and a set of
+	// values.
 	groupTail = regexp.MustCompile(`:[^:{}]+:\d+:[^:{}]+$`)
-	// clientTail is ":" and a client id or holder of a fair lock's waiter, or the inbox
-	// of a client.
+	// clientTail matches ":" and the client id or holder of a fair lock's
+	// waiter, or the inbox of a client.
 	clientTail = regexp.MustCompile(`:([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(:\d+)?|[A-Z2-7]{26})$`)
-	// readerTail is behind the name in the key of a reader's lease.
+	// readerTail matches what follows the name in the key of a reader's lease.
 	readerTail = regexp.MustCompile(`:[^:{}]+:\d+:rwlock_timeout:\d+$`)
 )
 
-// Owner returns the name of the object that a key or Redis channel stands
-// beside, and what it is there for; NoSide and an empty name if it is no such
-// thing as far as its own name tells. Where a name is in braces of its own, as
-// "{x}", what Redisson knows cannot be told from that of "x", which is returned.
+// Owner returns the name of the object to which a side key or Redis channel
+// belongs, and its purpose. If the key's name does not look like a side key,
+// Owner returns NoSide and an empty name. Redisson's side keys of "{x}" are
+// those of "x", which Owner returns for them.
 func Owner(key string) (name string, side Side) {
 	if rest, ok := strings.CutPrefix(key, latchChannel); ok && strings.HasSuffix(rest, "}") {
 		return rest[:len(rest)-1], SideWakeUps
@@ -77,14 +78,14 @@ func Owner(key string) (name string, side Side) {
 	if at := readerTail.FindStringIndex(key); at != nil && at[0] > 0 {
 		return unwrapped(key[:at[0]]), SideTimeout
 	}
-	// A name without braces may end like this too: only "{name}" is meant.
+	// A name without braces may end like this too. Only "{name}" is meant.
 	if rest, ok := strings.CutSuffix(key, ":timeout"); ok && strings.Contains(rest, "{") {
 		return unwrapped(rest), SideTimeout
 	}
 	return "", NoSide
 }
 
-// unwrapped takes off the braces that Prefixed, Suffixed and Ours have put on.
+// unwrapped removes the braces that Prefixed, Suffixed and Ours have added.
 func unwrapped(tagged string) string {
 	if Twin(tagged) {
 		return tagged[1 : len(tagged)-1]

@@ -12,48 +12,55 @@ import (
 )
 
 const (
-	// manyMost is how many are served by one run of a script: Redis does nothing
-	// else meanwhile.
+	// manyMost is how many requests one run of a script serves. Redis does
+	// nothing else during a run.
 	manyMost = 100
-	// manyBound is how long a request that others are served with may take at
-	// least: the one that is over first bounds them all.
+	// manyBound is the least time that a request in a batch may take: the
+	// earliest deadline of a batch bounds all of its requests.
 	manyBound = time.Second
-	// scriptsSeen is how many scripts of a batch a request may join: of those that all
-	// want something else, each has its own.
+	// scriptsSeen is how many scripts of a batch are tried for a request to
+	// join. If all requests differ, each has a script of its own.
 	scriptsSeen = 8
 )
 
-// A BatchRequest is what one caller asks for by a script that serves many callers.
+// A BatchRequest is the request of one caller to a script that serves many
+// callers.
 type BatchRequest struct {
 	Script   *lua.Script
 	Deadline Deadline
-	// SharedKeys and SharedArgs come first: those served together have the same.
+	// SharedKeys and SharedArgs come first. They are the same for all requests
+	// of one run.
 	SharedKeys [2]any
 	SharedArgs [3]any
-	// Keys and Args are the caller's own. Keys of the same place stand together,
-	// the Args of one caller. In all of these, those behind a nil are nil.
+	// Keys and Args are the caller's own. In the command, the first Keys of all
+	// callers come together, then the second Keys; the Args of one caller come
+	// together. In each of these arrays, a nil ends the list.
 	Keys, Args [2]any
 }
 
-// with reports whether p and q may be served together.
+// with reports whether one run can serve both p and q.
 func (p *BatchRequest) with(q *BatchRequest) bool {
 	return p.Script == q.Script && p.SharedArgs == q.SharedArgs && p.SharedKeys == q.SharedKeys &&
 		(p.Keys[1] == nil) == (q.Keys[1] == nil) && (p.Deadline.NotAfter == 0) == (q.Deadline.NotAfter == 0)
 }
 
 // Crowded reports whether so many commands are under way that the next ones are
-// sent together. If it says no, EvalMany need not be tried.
+// sent together. If it returns false, EvalMany is of no use.
 func (rn *Runner) Crowded() bool {
 	return rn.underway.Load() >= pipeFrom && !rn.cluster
 }
 
-// EvalMany sends r together with the requests of other callers, when there are many. The
-// script takes KEYS and ARGV as BatchRequest says, with the deadline behind the shared
-// arguments, and replies with an array: the server's ms, or 0, and a number for each
-// caller, 0 when it has changed nothing for that one; or with a shorter one, when it has
-// changed nothing at all. The answer is 0 also when there are not many callers, and where
-// opts ask for more than a batch can do; the caller then sends the script that serves
-// one. What holds for Eval holds here.
+// EvalMany sends r together with the requests of other callers, if there are
+// many. The script takes KEYS and ARGV as BatchRequest describes, with the
+// deadline after the shared arguments. It replies with an array: the server's
+// time in ms, or 0, and one number for each caller, which is 0 if the script
+// changed nothing for that caller. A shorter array means that the script
+// changed nothing at all.
+//
+// EvalMany returns the caller's number. It returns 0 as well if there are not
+// many callers, or if opts ask for more than a batch can do. After a 0, the
+// caller sends the script that serves one caller. Otherwise EvalMany behaves as
+// Eval does.
 func (rn *Runner) EvalMany(ctx context.Context, opts Options, r *BatchRequest) (answer int64, err error) {
 	d := r.Deadline
 	if rn.cluster || rn.ring || d.NotAfter != 0 && d.Ahead < (manyBound+ClockSlack).Milliseconds() || opts.Replicas != nil || ctx.Err() != nil {
@@ -81,7 +88,7 @@ type batchScript struct {
 	cmd scriptCmd
 }
 
-// share adds j to the script that may serve it, or to a new one.
+// share adds j to a script that can serve it, or to a new one.
 func share(scripts []batchScript, j *batchItem) []batchScript {
 	for i := len(scripts) - 1; i >= max(0, len(scripts)-scriptsSeen); i-- {
 		p := &scripts[i]
@@ -93,7 +100,7 @@ func share(scripts []batchScript, j *batchItem) []batchScript {
 	return append(scripts, batchScript{of: []*batchItem{j}})
 }
 
-// command makes the command that serves p.
+// command returns the command for p.
 func (p *batchScript) command(ctx context.Context, name string, script any) scriptCmd {
 	first := &p.of[0].request
 	shared, keys, each := filled(first.SharedKeys[:]), filled(first.Keys[:]), filled(first.Args[:])
@@ -120,7 +127,7 @@ func (p *batchScript) command(ctx context.Context, name string, script any) scri
 	return cmd
 }
 
-// filled returns how many are not nil, from the first on.
+// filled returns the number of elements before the first nil.
 func filled(list []any) (n int) {
 	for n < len(list) && list[n] != nil {
 		n++
@@ -128,8 +135,8 @@ func filled(list []any) (n int) {
 	return n
 }
 
-// serve tells those of p what has come of it. It returns the error of a command
-// that may have been carried out.
+// serve delivers the outcome of p to its items. It returns the error if the
+// command may have been executed.
 func (rn *Runner) serve(p *batchScript) error {
 	err := p.cmd.Err()
 	var reply redis.Error
@@ -153,7 +160,7 @@ func (rn *Runner) serve(p *batchScript) error {
 			j.done <- nil
 		}
 	case errors.As(err, &reply) && Classify(err) != Unknown:
-		// Each will learn by itself what is wrong with its own.
+		// Each caller's own request will show what is wrong with it.
 		err = nil
 		fallthrough
 	default:

@@ -5,13 +5,12 @@ import (
 	"time"
 )
 
-// A Clock estimates the time of the Redis server. Every script tells the
-// server's time with its answer; until the first one has, this machine's wall
-// clock stands in.
+// A Clock estimates the time of the Redis server. Every script replies with the
+// server's time. Until the first reply, the wall clock of this machine is used.
 //
-// The estimate is used only to say until when a request may be carried out. A
-// wrong one costs a round trip: the script refuses, tells its time, and is asked
-// again.
+// The estimate only determines until when a request may be executed. A wrong
+// estimate costs one round trip: the script refuses, replies with its time, and
+// is sent again.
 type Clock struct {
 	Start  time.Time    // carries a monotonic reading
 	offset atomic.Int64 // server ms minus the ms of local; 0 at first
@@ -19,32 +18,32 @@ type Clock struct {
 
 func newClock() *Clock { return &Clock{Start: time.Now()} }
 
-// local returns the ms since the epoch by the wall clock at the start and the
-// monotonic clock since, so that setting the wall clock does not move it.
+// local returns t in ms since the epoch: the wall clock at the start plus the
+// monotonic time since. Setting the wall clock does not change it.
 func (c *Clock) local(t time.Time) int64 {
 	return c.Start.UnixMilli() + t.Sub(c.Start).Milliseconds()
 }
 
-// learn takes in the server time told by an answer that came at got. It was that
-// late when the answer was on its way or earlier, so the estimate is behind, by
-// the way back, and never ahead: a request is refused that would get no answer
-// in time, and none is carried out after its time.
+// learn sets the estimate from a reply that arrived at got. The server's time
+// is from before the reply's way back, so the estimate may be behind by that
+// way but is never ahead. A request whose reply would come too late may be
+// refused, and no request is executed after its time.
 func (c *Clock) learn(got time.Time, serverMs int64) {
 	c.offset.Store(serverMs - c.local(got))
 }
 
-// ClockSlack is by how much a request's deadline may seem to lie too far ahead:
-// what the estimate may be off without harm.
+// ClockSlack is how much further ahead than expected a deadline may be: the
+// error of the estimate that does no harm.
 const ClockSlack = time.Second
 
 // A Deadline tells a script until when it may act, in server time. The zero
-// Deadline is none.
+// Deadline means no limit.
 type Deadline struct {
 	NotAfter int64 // ms since the epoch
-	Ahead    int64 // the most by which NotAfter may lie ahead, ms; else the estimate is wrong
+	Ahead    int64 // the most by which NotAfter may be ahead, ms; if it is further ahead, the estimate is wrong
 }
 
-// Deadline returns the one that is d from now.
+// Deadline returns the Deadline that is d after now.
 func (c *Clock) Deadline(now time.Time, d time.Duration) Deadline {
 	return Deadline{
 		NotAfter: c.local(now) + c.offset.Load() + max(d, 0).Milliseconds(),
@@ -52,7 +51,7 @@ func (c *Clock) Deadline(now time.Time, d time.Duration) Deadline {
 	}
 }
 
-// At returns the server's time at a moment of ours, as far as it is known.
+// At returns the estimated server time at the local time t.
 func (c *Clock) At(t time.Time) time.Time {
 	return time.UnixMilli(c.local(t) + c.offset.Load())
 }

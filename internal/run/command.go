@@ -12,16 +12,17 @@ import (
 	"github.com/latchkey-go/latchkey/lua"
 )
 
-// A scriptCmd is an EVALSHA or EVAL that go-redis sends once: it asks a command
-// for NoRetry before it sends it again, in the ClusterClient too. The caller
-// decides about retries, because only it knows what a second run would do.
+// A scriptCmd is an EVALSHA or EVAL that go-redis sends only once: go-redis,
+// the ClusterClient too, asks a command for NoRetry before it sends the command
+// again. The caller decides about retries, because only it knows what a second
+// run would do.
 type scriptCmd struct{ *redis.Cmd }
 
-// NoRetry tells go-redis not to repeat the command by itself.
+// NoRetry tells go-redis not to repeat the command.
 func (scriptCmd) NoRetry() bool { return true }
 
-// A Reply is the answer to a script: an integer, which is Int, an array of
-// them, which is Ints, or another array, which is Any.
+// A Reply is the reply of a script: an integer (Int), an array of integers
+// (Ints), or another array (Any).
 type Reply struct {
 	Int  int64
 	Ints []int64
@@ -29,56 +30,57 @@ type Reply struct {
 	got  time.Time
 }
 
-// Learn takes in the server time in ms that the script told with its answer.
+// Learn updates the clock with the server time in ms from a script's reply.
 func (rn *Runner) Learn(r Reply, serverMs int64) {
 	if !r.got.IsZero() {
 		rn.Clock.learn(r.got, serverMs)
 	}
 }
 
-// Head is how many places Eval needs at the beginning of its arguments.
+// Head is how many elements Eval needs at the beginning of its arguments.
 const Head = 3
 
-// Eval runs a script once, or, when the server does not know it, a second time
-// with its text. args are Head empty places, that many keys, and the arguments
-// of the script. It must answer with an integer or an array.
+// Eval runs a script once. If the server does not know the script, Eval sends
+// it a second time with its text. args are Head empty elements, the keys, and
+// the arguments of the script. The script must reply with an integer or an
+// array. The keys must be in one slot.
 //
-// A user who may only look may run scripts that only read, by EVALSHA_RO, and not by
-// EVALSHA, which Redis takes for a write to all its keys.
+// A user with read-only rights can run scripts that only read, by EVALSHA_RO
+// but not by EVALSHA, which Redis treats as a write to all keys.
 //
-// It returns no later than ctx ends, or what opts say, whatever go-redis does; then the
-// script may have run or may run yet, and the error is that of ctx, if that ended. The
-// keys must lie in one slot.
+// Eval returns when ctx ends, or when opts say so, whatever go-redis does. The
+// error is then that of ctx, if ctx ended, and the script may have run or may
+// still run.
 func (rn *Runner) Eval(ctx context.Context, opts Options, s *lua.Script, keys int, args []any) (Reply, error) {
 	if rn.ring {
 		return Reply{}, both{ErrUnsupported, errRing}
 	}
 	args[2] = keys
-	if s.Reads && rn.onlyLooks.Load() {
+	if s.Reads && rn.readsOnly.Load() {
 		return rn.run(ctx, opts, s, args, "evalsha_ro", "eval_ro")
 	}
 	r, err := rn.run(ctx, opts, s, args, "evalsha", "eval")
 	if s.Reads && IsCode(err, "NOPERM") {
 		looked, refused := rn.run(ctx, opts, s, slices.Clone(args), "evalsha_ro", "eval_ro")
 		if refused == nil {
-			rn.onlyLooks.Store(true)
+			rn.readsOnly.Store(true)
 			return looked, nil
 		}
 	}
 	return r, err
 }
 
-// run runs a script by one command, or, when the server does not know the script, by the
-// other, which takes its text. Their names are ready to be sent.
+// run runs a script by the command bySHA, or, if the server does not know the
+// script, by the command byText, which takes the text.
 func (rn *Runner) run(ctx context.Context, opts Options, s *lua.Script, args []any, bySHA, byText any) (Reply, error) {
 	args[0], args[1] = bySHA, s.Arg()
 	r, err := rn.eval(ctx, opts, s, args)
 	if err != nil && IsCode(err, "NOSCRIPT") {
-		// A restart, a failover, SCRIPT FLUSH or a new node: everyday.
+		// This is common: a restart, a failover, SCRIPT FLUSH or a new node.
 		if rn.known[s.Index].Load() {
 			rn.cfg.Suspect()
 		}
-		again := slices.Clone(args) // the first may still be read by go-redis
+		again := slices.Clone(args) // go-redis may still read the first
 		again[0], again[1] = byText, s.Source
 		r, err = rn.eval(ctx, opts, s, again)
 	}
@@ -90,7 +92,7 @@ func (rn *Runner) eval(ctx context.Context, opts Options, s *lua.Script, args []
 	cmd.SetFirstKeyPos(Head)
 	err = rn.send(ctx, opts, cmd)
 	if err != nil {
-		rn.hears(err)
+		rn.noteReply(err)
 		rn.reload(ctx, err)
 		rn.suspect(err)
 		return r, err
@@ -99,21 +101,21 @@ func (rn *Runner) eval(ctx context.Context, opts Options, s *lua.Script, args []
 		k.Store(true)
 		rn.answered.Store(true)
 	}
-	if opts.Replicas == nil { // else it came before the replicas had confirmed
+	if opts.Replicas == nil { // otherwise the reply came before the replicas had confirmed
 		r.got = time.Now()
 	}
 	return r, r.take(s, cmd.Val())
 }
 
-// hears notes that the server has answered, if err is what it said.
-func (rn *Runner) hears(err error) {
+// noteReply notes that the server has answered, if err is a reply.
+func (rn *Runner) noteReply(err error) {
 	var reply redis.Error
 	if !rn.answered.Load() && errors.As(err, &reply) {
 		rn.answered.Store(true)
 	}
 }
 
-// take sorts what a script has answered.
+// take decodes the reply of a script.
 func (r *Reply) take(s *lua.Script, answer any) error {
 	switch answer := answer.(type) {
 	case int64:
@@ -134,10 +136,11 @@ func (r *Reply) take(s *lua.Script, answer any) error {
 	return nil
 }
 
-// reload makes a ClusterClient look at its cluster again after an error that may
-// mean that a node is gone, or no master any more: by itself it would go on asking that
-// node for a minute, which is longer than a lease. A replica that runs a script for a
-// client with ReadOnly says in its own words that it may not write.
+// reload makes a ClusterClient read the state of its cluster again, after an
+// error that may mean that a node is gone or is no longer a master. By itself
+// it would use that node for up to a minute, which is longer than a lease. The
+// error of a replica that may not write, which runs a script for a client with
+// ReadOnly, need not start with READONLY.
 func (rn *Runner) reload(ctx context.Context, err error) {
 	rdb, ok := rn.rdb.(*redis.ClusterClient)
 	if !ok {
@@ -145,12 +148,12 @@ func (rn *Runner) reload(ctx context.Context, err error) {
 	}
 	var reply redis.Error
 	if errors.As(err, &reply) && Classify(err) == Permanent {
-		return // any other node would say so
+		return // any other node would reply the same
 	}
-	rdb.ReloadState(context.WithoutCancel(ctx)) // in the background, and not too often
+	rdb.ReloadState(context.WithoutCancel(ctx)) // in the background, at a limited rate
 }
 
-// Unexpected is the error of an answer that a script never gives.
+// Unexpected returns the error for a reply that a script never gives.
 func Unexpected(s *lua.Script, answer any) error {
 	return fmt.Errorf("the script %s answered %v, which has no meaning", s.Name, answer)
 }

@@ -11,50 +11,52 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// An Outcome is what an error says about the command that met it. Retries, the
-// undoing of claims and MaybeApplied follow from it and from nothing else.
+// An Outcome is what an error says about the command that failed with it. It
+// alone decides about retries, the undoing of claims, and MaybeApplied.
 type Outcome int
 
-// What may have become of a command.
+// The outcomes of a command.
 const (
-	// Executed: there was an answer.
+	// Executed: there was a reply.
 	Executed Outcome = iota
-	// Retryable: it did not run, and may if it is sent again: a server that is
-	// loading or failing over, a connection that could not be made.
+	// Retryable: the command did not run, and may run if it is sent again. The
+	// server is loading or failing over, or a connection could not be made.
 	Retryable
-	// Permanent: it did not run, and sending it again will not help: no rights, no
-	// memory, the wrong type of key, a command Redis does not know.
+	// Permanent: the command did not run, and sending it again does not help.
+	// There are no rights, no memory, a key of the wrong type, or a command
+	// that Redis does not know.
 	Permanent
-	// Unknown: it may have run; the answer is lost or has not come.
+	// Unknown: the command may have run. The reply is lost or has not come.
 	Unknown
 )
 
-// A server's error is definite only with one of these codes, by which a command is
-// refused before it has written anything. Whatever else a server, or a proxy before it,
-// says is Unknown: the script may have been carried out, in part or as a whole.
+// Redis refuses a command with one of these codes before it has written
+// anything. Any other error, from a server or from a proxy in front of it, is
+// Unknown: the script may have run in part or as a whole.
 var (
-	// passing are the codes of what goes away by itself.
-	passing = []string{
+	// temporary are the codes of conditions that end by themselves.
+	temporary = []string{
 		"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "MOVED", "ASK",
 		"NOREPLICAS", "UNBLOCKED",
 	}
-	// lasting are those of what does not. Scripts meet a key of another type when they
-	// read it, before they write.
-	lasting = []string{
+	// permanent are the codes of other conditions. A script meets a key of
+	// another type when it reads the key, before it writes.
+	permanent = []string{
 		"OOM", "NOPERM", "NOAUTH", "WRONGPASS", "MISCONF", "WRONGTYPE", "CROSSSLOT", "NOSCRIPT",
 	}
 )
 
-// Classify says what err tells about the command that met it.
+// Classify returns the outcome of a command that returned err.
 func Classify(err error) Outcome {
 	if err == nil {
 		return Executed
 	}
-	return sortFailure(err)
+	return classifyFailure(err)
 }
 
-// sortFailure is apart because what it looks for is allocated.
-func sortFailure(err error) Outcome {
+// classifyFailure is a function of its own because errors.As allocates its
+// targets.
+func classifyFailure(err error) Outcome {
 	var reply redis.Error
 	var op *net.OpError
 	var cert *tls.CertificateVerificationError
@@ -62,19 +64,19 @@ func sortFailure(err error) Outcome {
 	switch {
 	case err == redis.Nil: //nolint:errorlint // an answer that no script gives
 		return Unknown
-	case errors.Is(err, redis.Nil): // a failover client found no sentinel that knows the primary
+	case errors.Is(err, redis.Nil): // no sentinel of a failover client knows the primary
 		return Retryable
 	case errors.As(err, &reply):
-		return sortReply(reply.Error())
+		return classifyReply(reply.Error())
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
 		return Retryable
 	case errors.Is(err, redis.ErrClosed):
 		return Permanent
-	case errors.As(err, &op) && op.Op == "dial": // also if a context ended it, as it does when it takes too long
+	case errors.As(err, &op) && op.Op == "dial": // even if a context ended it, as when a dial takes too long
 		return Retryable
-	case errors.As(err, &cert): // found in the handshake: there is no connection
+	case errors.As(err, &cert): // found in the handshake, so there is no connection
 		return Retryable
-	case errors.As(err, &header) && header.Conn != nil: // before there was one
+	case errors.As(err, &header) && header.Conn != nil: // found in the handshake too
 		return Retryable
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrClosed):
 		return Unknown
@@ -84,10 +86,10 @@ func sortFailure(err error) Outcome {
 	return Unknown
 }
 
-// refused reports whether err says that there is no way to the server, and that there
-// would be none if it were asked for again soon: nobody listens, there is no such host,
-// TLS does not come about. What takes too long is no refusal. Of several servers all
-// must have refused.
+// refused reports whether err says that the server cannot be reached and that
+// another attempt soon would fail too: nothing listens, the host does not
+// exist, or the TLS handshake fails. A timeout is not a refusal. Of several
+// servers, all must have refused.
 func refused(err error) bool {
 	if errs := joined(err); errs != nil {
 		return !slices.ContainsFunc(errs, func(err error) bool { return !refused(err) })
@@ -109,7 +111,7 @@ func refused(err error) bool {
 	return false
 }
 
-// joined returns the errors of which err is made up; nil when it is a single one.
+// joined returns the errors that err joins, or nil if err is a single error.
 func joined(err error) []error {
 	var several interface{ Unwrap() []error }
 	if !errors.As(err, &several) {
@@ -118,28 +120,29 @@ func joined(err error) []error {
 	return several.Unwrap()
 }
 
-// sortReply sorts an error that Redis itself sent.
-func sortReply(text string) Outcome {
+// classifyReply classifies an error reply of Redis.
+func classifyReply(text string) Outcome {
 	code, inside := codeOf(text)
 	switch {
 	case code == "NOPERM" && inside:
-		return Unknown // what the script did before stands
-	case slices.Contains(lasting, code), strings.HasPrefix(text, "ERR unknown command"):
+		return Unknown // writes that the script made before remain
+	case slices.Contains(permanent, code), strings.HasPrefix(text, "ERR unknown command"):
 		return Permanent
-	case slices.Contains(passing, code), text == "ERR max number of clients reached":
+	case slices.Contains(temporary, code), text == "ERR max number of clients reached":
 		return Retryable
 	}
 	return Unknown
 }
 
-// codeOf returns the first word of an error of Redis, which is its code, and whether it
-// comes from inside a script. Servers before 7.0 put that first word behind others:
-// "ERR Error running script (call to f_…): @user_script:1: @user_script: 1: -OOM …", and
-// "@user_script: 1: -OOM …" where the script has caught and returned it.
+// codeOf returns the code of an error reply, which is its first word, and
+// whether the error comes from inside a script. Servers before 7.0 put other
+// words before the code: "ERR Error running script (call to f_…):
+// @user_script:1: @user_script: 1: -OOM …", or "@user_script: 1: -OOM …" if the
+// script has caught and returned the error.
 func codeOf(text string) (code string, inside bool) {
 	rest, ok := strings.CutPrefix(text, "ERR Error running script (")
 	if !ok {
-		rest, ok = strings.CutPrefix(text, "ERR Error compiling script (") // as miniredis says
+		rest, ok = strings.CutPrefix(text, "ERR Error compiling script (") // the wording of miniredis
 	}
 	if !ok && strings.HasPrefix(text, "@user_script: ") {
 		rest, ok = text, true
@@ -150,7 +153,7 @@ func codeOf(text string) (code string, inside bool) {
 		for {
 			mark, after, ok := strings.Cut(text, ": ")
 			if !ok || strings.Contains(mark, " ") && mark != "new function)" && !strings.HasPrefix(mark, "call to f_") {
-				break // the first word is not alone
+				break // text is not a marker before the code
 			}
 			text = after
 		}
@@ -161,9 +164,9 @@ func codeOf(text string) (code string, inside bool) {
 	return code, inside
 }
 
-// Hopeless reports whether it is of no use to send again what met err: it never ran, or
-// a script has failed with it and would once more. The second goes by the words of known
-// servers, and saves time only.
+// Hopeless reports whether sending a failed command again is useless: it did
+// not run and cannot, or a script has failed and would fail again. The second
+// case depends on the wording of known servers; it only saves time.
 func Hopeless(err error) bool {
 	if err == nil {
 		return false
@@ -183,8 +186,8 @@ func Hopeless(err error) bool {
 	return false
 }
 
-// onTheMove reports whether a script met a key that is gone while its slot is on the
-// move. What it did again reaches the same state.
+// onTheMove reports whether a script met a key that is gone because its slot is
+// being moved. A repeated run reaches the same state.
 func onTheMove(text string) bool {
 	for _, words := range []string{"access a non local key", "undeclared keys were accessed", "keys that don't hash to the same slot"} {
 		if strings.Contains(text, words) {
@@ -194,7 +197,7 @@ func onTheMove(text string) bool {
 	return false
 }
 
-// IsCode reports whether err is Redis's error with that code.
+// IsCode reports whether err is an error reply of Redis with the given code.
 func IsCode(err error, code string) bool {
 	if err == nil {
 		return false

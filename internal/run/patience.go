@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// inTime has f make one request, which may take so long.
+// inTime calls f, which makes one request, with a time limit of most.
 func inTime(ctx context.Context, most time.Duration, f func(ctx context.Context) error) error {
 	once, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -19,24 +19,26 @@ func inTime(ctx context.Context, most time.Duration, f func(ctx context.Context)
 	return err
 }
 
-// A silence is the error of a request that had so long to be answered.
+// A silence is the error of a request that had no reply within that time.
 type silence time.Duration
 
 func (d silence) Error() string {
 	return "no answer from Redis within " + time.Duration(d).Round(time.Millisecond).String()
 }
 
-// IsSilence reports whether all the patience there was has gone into err.
+// IsSilence reports whether err is that of a request that used up all of its
+// time.
 func IsSilence(err error) bool {
 	var s silence
 	return errors.As(err, &s)
 }
 
-// Patiently returns how long one request may take of a call with so much patience, none
-// of whose requests has been answered since then: the zero time for the first. The request
-// ends with the patience, but has RetryMost at least; replicas that must confirm it have
-// their time besides. Where go-redis's own timeout ends it as soon, or it is sent on the
-// caller's goroutine, that is 0, for no bound, which is faster.
+// Patiently returns how long one request of a call with the given patience may
+// take. since is when the call's unanswered requests began, or zero for the
+// first request. The request ends with the patience, but has at least
+// RetryMost; replicas that must confirm it have their own time on top.
+// Patiently returns 0, for no bound, which is faster, if go-redis's own timeout
+// ends the request as soon or the request is sent on the caller's goroutine.
 func (rn *Runner) Patiently(patience time.Duration, since time.Time) time.Duration {
 	left := patience
 	switch {
@@ -53,10 +55,10 @@ func (rn *Runner) Patiently(patience time.Duration, since time.Time) time.Durati
 	return left
 }
 
-// Unanswered returns since when a call has had no answer whose first request was made
-// at that time and has failed now. Where a single one, as long as go-redis's read
-// timeout, has taken all the patience, there is a little left for another one, on
-// another connection: what was lost may have been an answer.
+// Unanswered returns since when a call is without a reply. asked is when its
+// first request was made, which has failed now. If that one request took all
+// the patience, as long as go-redis's read timeout, a little is left for
+// another request on another connection, because the reply may have been lost.
 func Unanswered(asked, now time.Time, patience time.Duration, err error) time.Time {
 	if IsSilence(err) {
 		return asked
@@ -67,13 +69,13 @@ func Unanswered(asked, now time.Time, patience time.Duration, err error) time.Ti
 	return asked
 }
 
-// TurnedAway reports whether err is a refusal that stays, of a server that has never
-// answered it. A server that has may come back. One that nobody has met is more likely
-// to be at another address, or to be spoken to in another way.
+// TurnedAway reports whether err is a lasting refusal by a server that has
+// never answered. A server that has answered may come back. One that never did
+// is more likely to have another address or to need another protocol.
 func (rn *Runner) TurnedAway(err error) bool { return err != nil && refused(err) && !rn.met(err) }
 
-// met reports whether the server has answered e, or its go-redis client, which has met
-// err now.
+// met reports whether the server has ever answered this runner or its go-redis
+// client. err is the present error.
 func (rn *Runner) met(err error) bool {
 	if rn.answered.Load() {
 		return true
@@ -81,12 +83,12 @@ func (rn *Runner) met(err error) bool {
 	switch rdb := rn.rdb.(type) {
 	case *redis.Client:
 		if BehindSentinel(rdb) && joined(err) == nil {
-			return true // sentinels have said where the server is, and know when it is another one
+			return true // sentinels named the server, and know when it is another one
 		}
 		return rdb.PoolStats().Hits > 0
 	case *redis.ClusterClient:
-		// What go-redis knows of the cluster will do: it is nothing before a node has
-		// answered.
+		// The state that go-redis has of the cluster suffices. It has none
+		// before a node has answered.
 		known, cancel := context.WithCancel(context.Background())
 		cancel()
 		_, err := rdb.MasterForKey(known, "")
@@ -95,9 +97,10 @@ func (rn *Runner) met(err error) bool {
 	return false
 }
 
-// BehindSentinel reports whether rdb asks sentinels where its server is.
+// BehindSentinel reports whether rdb asks sentinels for the address of its
+// server.
 func BehindSentinel(rdb *redis.Client) bool { return rdb.Options().Addr == "FailoverClient" }
 
-// Pieces is for how long a request that has been done in part, and may be done now, is
-// sent again at once. Then it is refused, and who waits sends the next one.
+// Pieces is for how long a request that is done in pieces is sent again at
+// once. After that it counts as refused, and its waiter sends the next one.
 const Pieces = 100 * time.Millisecond

@@ -12,70 +12,72 @@ import (
 )
 
 const (
-	// pipeFrom is how many commands are under way when the next ones are sent
-	// together.
+	// pipeFrom is how many commands must be under way for the next ones to be
+	// sent together.
 	pipeFrom = 12
-	// pipeDepth is how many go into one pipeline at most.
+	// pipeDepth is the most commands in one pipeline.
 	pipeDepth = 256
-	// pipeDeep is how many have to wait for a second pipeline to be worth it, and
-	// nodeDeep the same at a node of a cluster, where the others keep Redis busy.
+	// pipeDeep is how many commands must be queued for a second pipeline to be
+	// worth while. nodeDeep is the same at a node of a cluster, where other
+	// pipelines keep Redis busy.
 	pipeDeep = 24
 	nodeDeep = 128
-	// pipes is how many may be under way at once: more than two only when the last
-	// one is late, since it may hang.
+	// pipes is the most pipelines under way at once. There are more than two
+	// only if the last one is late, because it may hang.
 	pipes = 8
-	// pipeLate is when it is.
+	// pipeLate is when a pipeline counts as late.
 	pipeLate = 20 * time.Millisecond
-	// pipeAvoid is for how long commands go alone when a connection has failed:
-	// what fails fails for all that are sent together.
+	// pipeAvoid is how long commands are sent alone after a connection has
+	// failed: a failure hits all commands of a pipeline.
 	pipeAvoid = 250 * time.Millisecond
 )
 
-// A batcher sends the commands of many callers in one pipeline, so that each costs a
-// part of a round trip. With few under way a command goes straight to go-redis, as that
-// costs a single caller least. A cluster has a batcher for each node: one node that does
-// not answer would keep everybody waiting.
+// A batcher sends the commands of many callers in one pipeline, so that each
+// costs only part of a round trip. If few commands are under way, a command
+// goes straight to go-redis, which costs a single caller least. A cluster has a
+// batcher for each node, because one node that does not answer would delay all
+// callers.
 type batcher struct {
-	runner   *Runner                  // nil for that of a cluster's node
+	runner   *Runner                  // nil for the batcher of a cluster node
 	carry    func(cmds []redis.Cmder) // sends one pipeline and waits
-	underway *atomic.Int32            // commands, in this batcher or not
+	underway *atomic.Int32            // commands under way, in this batcher or not
 
-	sending atomic.Int32 // pipelines under way; written with mu
+	sending atomic.Int32 // pipelines under way; written with mu held
 
 	// mu guards the fields below.
 	mu      sync.Mutex
 	queue   []*batchItem
-	since   time.Time   // when the last one was begun
-	avoid   time.Time   // until then no command joins the others
-	look    *time.Timer // for one that is late; nil before the first
-	looking bool        // it runs
+	since   time.Time   // when the last pipeline began
+	avoid   time.Time   // no command joins others until then
+	look    *time.Timer // looks for a late pipeline; nil before the first use
+	looking bool        // look is running
 
-	// used are items to be used again. They are no other batcher's: a channel that was
-	// made in a bubble of fake time must not be seen in another.
+	// used are items for reuse. Each batcher has its own, because a channel
+	// that was made in a bubble of fake time must not appear in another.
 	used sync.Pool
 }
 
-// A batchItem is a command that is sent with others, or a request in one.
+// A batchItem is a command that is sent with others, or a request in a batch.
 type batchItem struct {
 	cmd     redis.Cmder // nil for a request
 	request BatchRequest
-	answer  int64      // to the request
+	answer  int64      // answer to the request
 	done    chan error // capacity 1
 	from    *batcher
 }
 
-// over ends the use of j by the one who has received from done: nobody else has
-// it any more.
+// over returns j for reuse. Only the receiver from done may call it, because
+// nobody else uses j any more.
 func (j *batchItem) over() {
 	j.cmd, j.request, j.answer = nil, BatchRequest{}, 0
 	j.from.used.Put(j)
 }
 
-// add puts cmd, or r if that is nil, with the others, if there are others, and returns
-// nil if there are not. The outcome comes on done.
+// add queues cmd, or r if cmd is nil, to be sent with others. It returns nil if
+// there are no others. The outcome is delivered on done.
 func (p *batcher) add(cmd redis.Cmder, r *BatchRequest) *batchItem {
 	if p.sending.Load() == 0 && p.underway.Load() <= pipeFrom {
-		return nil // callers that are few have no lock in common
+		return nil // few callers: do not make them share mu
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,8 +105,9 @@ func (p *batcher) add(cmd redis.Cmder, r *BatchRequest) *batchItem {
 	return j
 }
 
-// join sends cmd, or r if that is nil, with others, if there are others, and waits as
-// send does. answer is that to r. joined is false if nothing was sent.
+// join sends cmd, or r if cmd is nil, with others, if there are others, and
+// waits as send does. answer is the answer to r. joined is false if nothing was
+// sent.
 func (p *batcher) join(ctx context.Context, rn *Runner, opts Options, cmd redis.Cmder, r *BatchRequest) (answer int64, joined bool, err error) {
 	j := p.add(cmd, r)
 	if j == nil {
@@ -118,19 +121,20 @@ func (p *batcher) join(ctx context.Context, rn *Runner, opts Options, cmd redis.
 	return answer, true, err
 }
 
-// isLate reports whether the pipelines under way may hang, and another one may be
-// begun. The caller has mu.
+// isLate reports whether the pipelines under way may hang and another one may
+// begin. The caller holds mu.
 func (p *batcher) isLate() bool { return p.sending.Load() < pipes && time.Since(p.since) > pipeLate }
 
-// begin begins another pipeline. The caller has mu.
+// begin starts another pipeline. The caller holds mu.
 func (p *batcher) begin() {
 	p.sending.Add(1)
 	p.since = time.Now()
 	go p.send()
 }
 
-// watch sees to it that those who wait behind a pipeline are not held up by it
-// for much longer than pipeLate, though nobody else may come. The caller has mu.
+// watch makes sure that a pipeline that hangs delays the queued commands by
+// little more than pipeLate, even if no other command comes. The caller holds
+// mu.
 func (p *batcher) watch() {
 	switch {
 	case p.looking:
@@ -156,7 +160,7 @@ func (p *batcher) overdue() {
 	p.watch()
 }
 
-// take returns the commands to send next; none when this sender is done.
+// take returns the commands to send next, or nil if this sender is done.
 func (p *batcher) take() []*batchItem {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -174,7 +178,7 @@ func (p *batcher) take() []*batchItem {
 	return batch
 }
 
-// send sends what there is until there is nothing.
+// send sends queued commands until there are none.
 func (p *batcher) send() {
 	for {
 		batch := p.take()
@@ -218,7 +222,7 @@ func (p *batcher) send() {
 	}
 }
 
-// idle reports whether nothing is in p.
+// idle reports whether p has no pipeline under way.
 func (p *batcher) idle() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -232,14 +236,14 @@ type nodes struct {
 	m  map[*redis.Client]*batcher
 }
 
-// batcherFor returns the batcher that cmd may join; nil for none.
+// batcherFor returns the batcher that cmd may join, or nil.
 func (rn *Runner) batcherFor(ctx context.Context, cmd redis.Cmder) *batcher {
 	rdb, ok := rn.rdb.(*redis.ClusterClient)
 	if !ok {
 		return &rn.batcher
 	}
 	if !rn.answered.Load() || rn.underway.Load() <= pipeFrom {
-		return nil // nor may go-redis have to ask for the nodes first
+		return nil // do not make go-redis look up the nodes first
 	}
 	args := cmd.Args()
 	if len(args) <= Head {
@@ -258,7 +262,7 @@ func (rn *Runner) batcherFor(ctx context.Context, cmd redis.Cmder) *batcher {
 	defer ns.mu.Unlock()
 	p := ns.m[node]
 	if p == nil {
-		// Nodes come and go.
+		// Nodes come and go: drop the batchers that are idle.
 		maps.DeleteFunc(ns.m, func(_ *redis.Client, p *batcher) bool { return p.idle() })
 		p = &batcher{carry: carrier(node), underway: &rn.underway}
 		if ns.m == nil {
@@ -269,20 +273,20 @@ func (rn *Runner) batcherFor(ctx context.Context, cmd redis.Cmder) *batcher {
 	return p
 }
 
-// elsewhere reports whether a command was not carried out because the node that
-// it was sent to is not, or no longer, the one for it.
-func elsewhere(err error) bool {
+// wrongNode reports whether a command was not executed because its node is not,
+// or no longer, the right one.
+func wrongNode(err error) bool {
 	return IsCode(err, "MOVED") || IsCode(err, "ASK") || IsCode(err, "READONLY") || errors.Is(err, redis.ErrClosed)
 }
 
-// pipeBound is how long a pipeline may take, whoever shares it.
+// pipeBound is how long a pipeline may take.
 const pipeBound = 3 * time.Second
 
-// carrier returns what sends commands in one pipeline of rdb. Their outcomes are in
-// them.
+// carrier returns a function that sends commands in one pipeline of rdb. The
+// commands hold their outcomes.
 func carrier(rdb redis.UniversalClient) func(cmds []redis.Cmder) {
 	return func(cmds []redis.Cmder) {
-		// Nobody's context bounds it, since it is everybody's.
+		// The pipeline is shared, so no caller's context bounds it.
 		ctx, cancel := context.WithTimeout(context.Background(), pipeBound)
 		defer cancel()
 		pipe := rdb.Pipeline()

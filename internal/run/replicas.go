@@ -12,16 +12,16 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// Acks says how many replicas must have a grant, and how long they may take.
+// Acks sets how many replicas must confirm a grant, and how long that may take.
 type Acks struct {
 	Min      int
 	Timeout  time.Duration
-	Renewals bool // they must have renewals as well
-	Releases bool // and releases
-	Disk     bool // and must have written to disk what they have, the primary too
+	Renewals bool // renewals must be confirmed too
+	Releases bool // releases must be confirmed too
+	Disk     bool // the primary and the replicas must have the change on disk
 }
 
-// On reports whether anybody asks.
+// On reports whether any confirmation is required.
 func (a Acks) On() bool { return a.Min > 0 || a.Disk }
 
 // command returns the command that waits for the replicas.
@@ -32,16 +32,18 @@ func (a Acks) command() []any {
 	return []any{"wait", a.Min, a.Timeout.Milliseconds()}
 }
 
-// Replicas are the reply to the WAIT behind a script, on the same connection, as only
-// that one covers what the script wrote. Redis counts all that its master had written by
-// then, so a script that comes again and finds its work done is covered too.
+// Replicas are the reply to a WAIT that follows a script on the same
+// connection. Only there does WAIT cover what the script wrote. Redis counts
+// everything that its master had written by then, so a repeated script that
+// finds its work done is covered too.
 type Replicas struct {
-	got   int   // how many have it
-	local int   // 1: the primary has it on disk; for AckDisk
-	err   error // of WAIT
+	got   int   // number of replicas that have it
+	local int   // 1 if the primary has it on disk; for AckDisk
+	err   error // error of WAIT
 }
 
-// Confirmed returns where the replicas' confirmation goes of a request, nil unless on is set.
+// Confirmed returns a Replicas to receive the confirmation of a request if on
+// is set, and nil otherwise.
 func Confirmed(on bool) *Replicas {
 	if !on {
 		return nil
@@ -49,10 +51,10 @@ func Confirmed(on bool) *Replicas {
 	return new(Replicas)
 }
 
-// another returns a new one where r is one.
+// another returns a new Replicas, or nil if r is nil.
 func (r *Replicas) another() *Replicas { return Confirmed(r != nil) }
 
-// Short says that too few replicas have the grant; nil when it is well.
+// Short returns an error if too few replicas have confirmed, and nil otherwise.
 func (rn *Runner) Short(a *Replicas) error {
 	want := rn.cfg.Acks
 	if a == nil || a.err == nil && a.got >= want.Min && (a.local > 0 || !want.Disk) {
@@ -73,7 +75,7 @@ func (rn *Runner) Short(a *Replicas) error {
 	return both{ErrNotReplicated, fmt.Errorf("%d of %d replicas have confirmed within %v", a.got, want.Min, want.Timeout)}
 }
 
-// sendAcked sends cmd and WAIT, and returns the answer to the latter.
+// sendAcked sends cmd and WAIT, and returns the reply to WAIT.
 func (rn *Runner) sendAcked(ctx context.Context, cmd redis.Cmder) (a Replicas) {
 	pipe, err := rn.ackPipe(ctx, cmd)
 	if err != nil {
@@ -82,7 +84,7 @@ func (rn *Runner) sendAcked(ctx context.Context, cmd redis.Cmder) (a Replicas) {
 	}
 	n := rn.execAcked(ctx, pipe, cmd)
 	if c, ok := rn.rdb.(*redis.ClusterClient); ok {
-		if IsCode(cmd.Err(), "ASK") { // a slot on the move, maybe for long: what is asked for is there
+		if IsCode(cmd.Err(), "ASK") { // the slot is being moved, perhaps for long; its keys are at the node that ASK names
 			n = rn.sendAsked(ctx, c, cmd)
 		}
 		if IsCode(cmd.Err(), "MOVED") || IsCode(cmd.Err(), "ASK") {
@@ -105,16 +107,17 @@ func (rn *Runner) sendAcked(ctx context.Context, cmd redis.Cmder) (a Replicas) {
 	return a
 }
 
-// execAcked sends cmd and WAIT, behind what is in pipe.
+// execAcked sends cmd and WAIT, after the commands in pipe.
 func (rn *Runner) execAcked(ctx context.Context, pipe redis.Pipeliner, cmd redis.Cmder) *redis.Cmd {
-	_ = pipe.Process(ctx, cmd) // go-redis sends the pipeline once, since cmd says NoRetry
+	_ = pipe.Process(ctx, cmd) // go-redis sends the pipeline only once, because of cmd's NoRetry
 	n := pipe.Do(ctx, rn.cfg.Acks.command()...)
 	_, _ = pipe.Exec(ctx)
 	return n
 }
 
-// sendAsked sends cmd and WAIT to the node that an ASK names. A ClusterClient may
-// know it, but does not say: it has a connection of its own for this.
+// sendAsked sends cmd and WAIT to the node that an ASK names. A ClusterClient
+// does not give access to that node, so sendAsked makes a connection of its
+// own.
 func (rn *Runner) sendAsked(ctx context.Context, rdb *redis.ClusterClient, cmd redis.Cmder) *redis.Cmd {
 	ask := cmd.Err().Error()
 	key, _ := cmd.Args()[Head].(string)
@@ -128,8 +131,8 @@ func (rn *Runner) sendAsked(ctx context.Context, rdb *redis.ClusterClient, cmd r
 		o.Addr = net.JoinHostPort(strings.Trim(o.Addr[:i], "[]"), o.Addr[i+1:])
 	}
 	o.PoolSize, o.MinIdleConns, o.PushNotificationProcessor = 1, 0, nil
-	// That of owner is written to whenever a connection of its begins; and what is to
-	// be told of failovers to a connection for one request?
+	// The owner's configuration is written to when one of its connections
+	// starts. A connection for one request needs no notifications of failovers.
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	node := rdb.Options().NewClient(&o)
 	defer func() { _ = node.Close() }()
@@ -139,8 +142,8 @@ func (rn *Runner) sendAsked(ctx context.Context, rdb *redis.ClusterClient, cmd r
 	return rn.execAcked(ctx, pipe, cmd)
 }
 
-// ackPipe returns a pipeline to the server of the first key of cmd. (That of a
-// ClusterClient would send WAIT to any node.)
+// ackPipe returns a pipeline to the server of the first key of cmd. (A pipeline
+// of a ClusterClient would send WAIT to any node.)
 func (rn *Runner) ackPipe(ctx context.Context, cmd redis.Cmder) (redis.Pipeliner, error) {
 	if rdb, ok := rn.rdb.(*redis.ClusterClient); ok {
 		key, _ := cmd.Args()[Head].(string)

@@ -8,19 +8,20 @@ import (
 )
 
 const (
-	// Attempt is how long a request may take to reach Redis: a script that
+	// Attempt is how long a request may take to reach Redis. A script that
 	// arrives later than that after it was sent changes nothing.
 	Attempt = 5 * time.Second
-	// RetryFirst is the first pause between requests that failed.
+	// RetryFirst is the first pause between failed requests.
 	RetryFirst = 10 * time.Millisecond
-	// RetryMost is the longest one.
+	// RetryMost is the longest pause.
 	RetryMost = 300 * time.Millisecond
 )
 
-// ErrLate is the error of a request that its script has refused to carry out.
+// ErrLate is the error of a request that its script refused because it arrived
+// too late.
 var ErrLate = errors.New("the request reached Redis too late")
 
-// sleep waits for d; false when ctx ended first.
+// sleep waits for d. It returns false if ctx is done first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -32,27 +33,29 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// A Retrier spaces out requests that fail in passing.
+// A Retrier spaces out the requests of a call that fail temporarily.
 type Retrier struct {
 	runner   *Runner
 	patience time.Duration
-	asked    time.Time // at which the present request was made
-	since    time.Time // when the first one was made that failed; zero before
+	asked    time.Time // when the present request was made
+	since    time.Time // when the first failed request was made; zero before that
 	pause    time.Duration
 }
 
-// NewRetrier returns a Retrier for one call with so much patience.
+// NewRetrier returns a Retrier for one call with the given patience.
 func (rn *Runner) NewRetrier(patience time.Duration) Retrier {
 	return Retrier{runner: rn, patience: patience, asked: time.Now(), pause: RetryFirst}
 }
 
-// Options returns those of the next request, which ends when the patience does.
+// Options returns the options of the next request, which ends with the
+// patience.
 func (r *Retrier) Options() Options {
 	r.asked = time.Now()
 	return Options{Within: r.runner.Patiently(r.patience, r.since)}
 }
 
-// After sleeps before the next try, or returns why there is none.
+// After sleeps before the next attempt, or returns the error if there is to be
+// none.
 func (r *Retrier) After(ctx context.Context, err error) error {
 	if r.runner.TurnedAway(err) {
 		return err

@@ -1,5 +1,5 @@
-// Package run sends scripts to Redis, and says what has become of them. A Runner knows
-// nothing of locks: what a script means is for those who run it.
+// Package run sends scripts to Redis and reports what became of them. A Runner
+// knows nothing of locks: its callers know what a script means.
 package run
 
 import (
@@ -12,30 +12,30 @@ import (
 	"github.com/latchkey-go/latchkey/lua"
 )
 
-// A Config is what a Runner must know of its client.
+// A Config is what a Runner needs to know of its client.
 type Config struct {
 	Acks   Acks            // what a request with Options.Replicas waits for
-	Closed <-chan struct{} // closed when the client is: it ends what is no clean-up
-	// Suspect is called when another server may have answered than before, or the same
-	// one without what it knew.
+	Closed <-chan struct{} // closed when the client is closed; ends every request except clean-up
+	// Suspect is called when a reply may come from another server than before,
+	// or from the same server without its earlier data.
 	Suspect func()
 }
 
 // A Runner sends scripts through one go-redis client.
 type Runner struct {
-	Clock *Clock // the server's
+	Clock *Clock // the server's clock
 
 	rdb     redis.UniversalClient
 	cfg     Config
 	cluster bool
 	ring    bool
 	sender  sender
-	batcher batcher // but in a cluster
-	nodes   nodes   // in a cluster
+	batcher batcher // used without a cluster
+	nodes   nodes   // used in a cluster
 
-	underway  atomic.Int32 // commands
-	answered  atomic.Bool  // the server has answered, be it with an error
-	onlyLooks atomic.Bool  // the user may not run EVALSHA, but EVALSHA_RO
+	underway  atomic.Int32 // commands under way
+	answered  atomic.Bool  // the server has answered, perhaps with an error
+	readsOnly atomic.Bool  // the user may run EVALSHA_RO, but not EVALSHA
 	// known are the scripts that Redis has run, by index.
 	known [lua.Max]atomic.Bool
 }
@@ -58,11 +58,12 @@ func New(rdb redis.UniversalClient, cfg Config) *Runner {
 // Acks returns what a request with Options.Replicas waits for.
 func (rn *Runner) Acks() Acks { return rn.cfg.Acks }
 
-// Deadlines reports whether a context's deadline bounds reads and writes: with
-// ContextTimeoutEnabled.
+// Deadlines reports whether the deadline of a context bounds reads and writes:
+// ContextTimeoutEnabled is set.
 func (rn *Runner) Deadlines() bool { return rn.sender.deadlines }
 
-// Unfit says why the client of Redis does not do, or nil.
+// Unfit returns an error if the Redis client is not supported, and nil
+// otherwise.
 func (rn *Runner) Unfit() error {
 	switch rn.rdb.(type) {
 	case *redis.Client, *redis.ClusterClient:
@@ -78,13 +79,13 @@ func (rn *Runner) Unfit() error {
 
 var (
 	errRing = errors.New("a redis.Ring spreads keys over servers that know nothing of each other; use a ClusterClient")
-	// Through another type nobody knows which server a WAIT would go to.
+	// WAIT through another type might go to any server.
 	errWrapped = errors.New("WithReplicaAck needs a *redis.Client or *redis.ClusterClient itself, not a type around one")
 )
 
-// suspect has every hold looked at when err may mean that another server is
-// there now, or the same one without what it knew: a holder is not to wait for
-// its next renewal to learn that.
+// suspect reports an error that may mean that another server has taken over, or
+// that the server has lost its data. All holds are then checked, so that a
+// holder learns of it before its next renewal.
 func (rn *Runner) suspect(err error) {
 	var reply redis.Error
 	switch {
@@ -95,9 +96,9 @@ func (rn *Runner) suspect(err error) {
 			return
 		}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrClosed):
-		return // it was not waited for
+		return // nobody waited for the reply
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, redis.ErrClosed):
-		return // it was not sent
+		return // the command was not sent
 	}
 	rn.cfg.Suspect()
 }

@@ -9,28 +9,28 @@ import (
 )
 
 const (
-	// inlineBound is how long a command that is sent on its caller's goroutine may
-	// take before it is given up and asked again on a goroutine of its own. A caller
-	// whose context ends is back within it.
+	// inlineBound is how long a command may take on its caller's goroutine.
+	// Then it is given up and sent again on a goroutine of its own. A caller
+	// whose context ends returns within that time.
 	inlineBound = 50 * time.Millisecond
-	// inlineAgain is how soon a server must answer for commands to be sent on their
-	// callers' goroutines again.
+	// inlineAgain is how fast a server must answer for commands to be sent on
+	// their callers' goroutines again.
 	inlineAgain = inlineBound / 2
 )
 
-// A sender knows how the go-redis client bounds a call.
+// A sender knows how the go-redis client bounds a command.
 type sender struct {
-	// deadlines is set where a context's deadline bounds reads and writes: with
-	// ContextTimeoutEnabled.
+	// deadlines is set if the deadline of a context bounds reads and writes:
+	// ContextTimeoutEnabled is set.
 	deadlines bool
-	// timeouts is set where a read timeout bounds them.
+	// timeouts is set if a read timeout bounds them.
 	timeouts bool
-	read     time.Duration // timeout; 0 or less: none that is known
+	read     time.Duration // read timeout; 0 or less if none is known
 	// slow is set while the server takes longer than inlineBound to answer.
 	slow atomic.Bool
 }
 
-// waits returns how long a WAIT may take, so that its reply can be read.
+// waits returns how long a WAIT may take, so that its reply can still be read.
 func (s *sender) waits(a Acks) time.Duration {
 	if !a.On() {
 		return a.Timeout
@@ -58,20 +58,21 @@ func (s *sender) init(rdb redis.UniversalClient) {
 	s.read = read
 }
 
-// Options say how a script is sent, and how long its reply is waited for. The zero
-// value waits until the context ends or the client is closed.
+// Options set how a script is sent and how long its reply is waited for. The
+// zero value waits until the context ends or the client is closed.
 type Options struct {
-	// CleanUp is set for what gives something back: it goes on while the client is
-	// being closed, and ends with the deadline of its context, which Done need not show.
+	// CleanUp is set for a request that gives something back. It continues
+	// while the client is being closed, and ends with the deadline of its
+	// context, which Done need not show.
 	CleanUp bool
-	// Once is set for a script that is not sent again when its reply is lost. It has all
-	// the time that go-redis gives it.
+	// Once is set for a script that is not sent again if its reply is lost. It
+	// has all the time that go-redis allows.
 	Once bool
-	// Within bounds each command, unless it is 0. The error of one that takes longer is a
-	// silence.
+	// Within bounds each command, unless it is 0. A command that takes longer
+	// fails with a silence.
 	Within time.Duration
-	// Replicas, unless it is nil, has the script followed by a WAIT on the same
-	// connection, and takes the reply to that.
+	// Replicas, unless nil, makes a WAIT follow the script on the same
+	// connection, and receives its reply.
 	Replicas *Replicas
 }
 
@@ -81,18 +82,18 @@ func (o Options) unbounded() Options {
 	return o
 }
 
-// CleanUp are the options of a request that gives something back.
+// CleanUp is the Options of a request that gives something back.
 var CleanUp = Options{CleanUp: true}
 
-// A bounded context has an earlier deadline. Done does not show it, so it needs no
-// timer: go-redis sets it on the connection, and await has a timer only while a command
-// is on a goroutine of its own.
+// A bounded context has an earlier deadline. Done does not show it, so it needs
+// no timer: go-redis sets the deadline on the connection, and await uses a
+// timer only while a command runs on a goroutine of its own.
 type bounded struct {
 	context.Context
 	until time.Time
 }
 
-// Deadline returns the earlier one.
+// Deadline returns the earlier of the two deadlines.
 func (c bounded) Deadline() (time.Time, bool) {
 	if at, ok := c.Context.Deadline(); ok && at.Before(c.until) {
 		return at, true
@@ -100,7 +101,7 @@ func (c bounded) Deadline() (time.Time, bool) {
 	return c.until, true
 }
 
-// Err returns why c has ended, nil while it has not.
+// Err returns why c has ended, or nil if it has not.
 func (c bounded) Err() error {
 	if err := c.Context.Err(); err != nil || time.Now().Before(c.until) {
 		return err
@@ -108,13 +109,13 @@ func (c bounded) Err() error {
 	return context.DeadlineExceeded
 }
 
-// Within returns ctx for one request of at most d, to clean up.
+// Within returns a context for one clean-up request of at most d.
 func Within(ctx context.Context, d time.Duration) context.Context {
 	return bounded{ctx, time.Now().Add(d)}
 }
 
-// Detached returns the context of what gives something back: it has the values of
-// ctx, nothing of its cancellation, and ends after most.
+// Detached returns a context for giving something back. It has the values of
+// ctx but not its cancellation, and ends after most.
 func Detached(ctx context.Context, most time.Duration) context.Context {
 	return Within(context.WithoutCancel(ctx), most)
 }
@@ -128,13 +129,15 @@ func Timed(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(ctx, at)
 }
 
-// send sends cmd and waits for its reply, for the end of ctx, or for Close. Each script
-// reaches Redis by it, or in a batch, which EvalMany adds to the same pipelines.
+// send sends cmd and waits for its reply, the end of ctx, or Close. Every
+// script is sent by it, or in a batch, which EvalMany adds to the same
+// pipelines.
 //
-// With many commands under way they share pipelines. Otherwise: go-redis returns from a
-// command when a timeout or a deadline says so, never because a context was cancelled.
-// Where it returns soon enough, cmd is sent on the caller's goroutine. Elsewhere cmd has a
-// goroutine of its own, which may outlive the call and ends with go-redis's read timeout.
+// If many commands are under way, they share pipelines. Otherwise send has to
+// consider that go-redis returns early from a command because of a timeout or a
+// deadline, but never because a context is cancelled. If such a bound is soon
+// enough, cmd is sent on the caller's goroutine. Otherwise cmd has a goroutine
+// of its own, which may outlive the call and ends with go-redis's read timeout.
 func (rn *Runner) send(ctx context.Context, opts Options, cmd redis.Cmder) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -147,7 +150,7 @@ func (rn *Runner) send(ctx context.Context, opts Options, cmd redis.Cmder) error
 		defer rn.underway.Add(-1)
 		if p := rn.batcherFor(ctx, cmd); p != nil {
 			_, joined, err := p.join(ctx, rn, opts, cmd, nil)
-			if joined && (!rn.cluster || !elsewhere(err)) {
+			if joined && (!rn.cluster || !wrongNode(err)) {
 				return err
 			}
 		}
@@ -157,7 +160,7 @@ func (rn *Runner) send(ctx context.Context, opts Options, cmd redis.Cmder) error
 	}
 	start := time.Now()
 	sent := make(chan error, 1)
-	reply := opts.Replicas.another() // who has gone does not see what is written there
+	reply := opts.Replicas.another() // a copy, because a caller that has left must not see writes to it
 	go func() {
 		if reply != nil {
 			*reply = rn.sendAcked(ctx, cmd)
@@ -166,7 +169,7 @@ func (rn *Runner) send(ctx context.Context, opts Options, cmd redis.Cmder) error
 		}
 		err := rn.rdb.Process(bounded{ctx, start.Add(Attempt)}, cmd)
 		if err == nil {
-			err = cmd.Err() // an asynchronous AutoPipeliner has only queued it: this waits
+			err = cmd.Err() // waits for an asynchronous AutoPipeliner, which only queues the command
 		}
 		sent <- err
 	}()
@@ -180,12 +183,12 @@ func (rn *Runner) send(ctx context.Context, opts Options, cmd redis.Cmder) error
 	return err
 }
 
-// inlines reports whether commands may be sent on their callers' goroutines, bounded by
-// their contexts' deadlines.
+// inlines reports whether commands may be sent on their callers' goroutines,
+// bounded by the deadlines of their contexts.
 func (s *sender) inlines() bool { return s.deadlines && !s.slow.Load() }
 
-// inline reports whether a command is sent on its caller's goroutine, and within which
-// time it is given up; 0 where go-redis's read timeout is bound enough.
+// inline reports whether a command is sent on its caller's goroutine, and after
+// which time it is given up. bound is 0 if go-redis's read timeout suffices.
 func (s *sender) inline(ctx context.Context, opts Options) (bound time.Duration, ok bool) {
 	if !opts.Once && s.inlines() {
 		return inlineBound, true
@@ -197,9 +200,9 @@ func (s *sender) inline(ctx context.Context, opts Options) (bound time.Duration,
 	return 0, !ends
 }
 
-// inline sends cmd on the caller's goroutine. A reply that does not come within bound is
-// given up; the error then says that cmd may have been carried out, and the next command
-// has a goroutine.
+// inline sends cmd on the caller's goroutine. A command without a reply within
+// bound is given up. The error then says that cmd may have been executed, and
+// the next command has a goroutine of its own.
 func (rn *Runner) inline(ctx context.Context, cmd redis.Cmder, bound time.Duration) error {
 	if bound == 0 {
 		return rn.rdb.Process(ctx, cmd)
@@ -236,8 +239,8 @@ func (rn *Runner) await(ctx context.Context, opts Options, done <-chan error) (a
 	}
 }
 
-// ended returns the error of a command that has come back. With
-// ContextTimeoutEnabled the end of ctx shows as an i/o timeout.
+// ended returns the error of a command that has returned. With
+// ContextTimeoutEnabled the end of ctx appears as an i/o timeout.
 func (*Runner) ended(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
