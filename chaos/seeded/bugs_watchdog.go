@@ -131,7 +131,7 @@ var watchdogBugs = []Bug{
 	{
 		Name: "watchdog/queue-forgotten", What: "what waits for a slot is not sent when there is one",
 		File: "internal/watchdog/watchdog.go",
-		Old:  "		if it.index > 0 && it.queued {\n			return w.boardLocked(l, it, now)", New: "		if it.index < 0 && it.queued {\n			return w.boardLocked(l, it, now)",
+		Old:  "		if it.index > 0 && it.queued {\n			return w.batchLocked(l, it, now)", New: "		if it.index < 0 && it.queued {\n			return w.batchLocked(l, it, now)",
 		Package: "internal/watchdog", Run: "^TestFullSlots$",
 	},
 	{

@@ -1,4 +1,5 @@
-// Package check looks at the servers, and tries what the primitives need of them.
+// Package check inspects the servers and tries out what the primitives need of
+// them.
 package check
 
 import (
@@ -17,34 +18,34 @@ import (
 	"github.com/latchkey-go/latchkey/internal/run"
 )
 
-// A Level says how bad a finding is.
+// A Level is the severity of a finding.
 type Level int
 
 // The levels of findings.
 const (
 	LevelOK      Level = iota // as it should be
-	LevelNote                 // to be known, no more
-	LevelWarning              // something works less well, or may break one day
+	LevelNote                 // good to know
+	LevelWarning              // works less well, or may break one day
 	LevelFailure              // something does not work
 )
 
-// A Finding is the answer to one question of a check.
+// A Finding is the result of one check.
 type Finding struct {
-	Name   string // of the question: "version", "eviction", …
-	Server string // address; empty where it is about all
+	Name   string // subject: "version", "eviction", …
+	Server string // address; empty if the finding is about all servers
 	Level  Level
 	Text   string
 }
 
-// A Report is what a check found.
+// A Report is the result of Run.
 type Report struct {
 	Topology string
 	Servers  []Server
 	Findings []Finding
 }
 
-// A Server is one server as it describes itself. What it does not tell is
-// zero.
+// A Server is a server's description of itself. Fields that the server does not
+// report are zero.
 type Server struct {
 	Addr, Product, Version, Role, User string
 	Replicas                           int
@@ -52,13 +53,13 @@ type Server struct {
 	Policy                             string
 	Persistent                         bool
 	RoundTrip                          time.Duration
-	Clock                              time.Duration // ahead of ours, as far as can be told
+	Clock                              time.Duration // how far ahead of ours, estimated
 }
 
-// checkBound is how long a check may take for one server.
+// checkBound is how long the checks of one server may take.
 const checkBound = 10 * time.Second
 
-// Run looks at the servers, and tries what locks and the rest need.
+// Run inspects the servers and tries out what the primitives need.
 func Run(ctx context.Context, e *engine.Engine) (Report, error) {
 	got := make(chan Report, 1)
 	err := e.Aside(ctx, "check", &engine.Spec{Kind: "latchkey"}, func() error {
@@ -75,7 +76,7 @@ func Run(ctx context.Context, e *engine.Engine) (Report, error) {
 	}
 }
 
-// A checker is one check under way.
+// A checker is a check that is running.
 type checker struct {
 	engine *engine.Engine
 	got    Report
@@ -105,7 +106,7 @@ func (c *checker) run(ctx context.Context) error {
 		c.find("topology", "", LevelNote, "a client of type %T is not looked into", rdb)
 	}
 	if slices.ContainsFunc(c.got.Servers, func(s Server) bool { return s.Role == RoleSentinel }) {
-		return ctx.Err() // nothing else can be tried there
+		return ctx.Err() // nothing else can be tried on a Sentinel
 	}
 	c.client()
 	c.pubsub(ctx, c.probe())
@@ -113,7 +114,7 @@ func (c *checker) run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// client looks at the options of the go-redis client.
+// client inspects the options of the go-redis client.
 func (c *checker) client() {
 	if c.engine.Deadlines() {
 		c.find("client", "", LevelOK, "ContextTimeoutEnabled is set: a call is back at once when its context ends")
@@ -123,10 +124,10 @@ func (c *checker) client() {
 		"and keeps its connection until the read timeout when the server is silent")
 }
 
-// probe returns a key that nobody uses.
+// probe returns the name of an unused key.
 func (c *checker) probe() string { return c.engine.Mapped("latchkey_check:" + rand.Text()) }
 
-// cluster checks each master, by a key that lies there.
+// cluster checks each master, with a key of that master.
 func (c *checker) cluster(ctx context.Context, rdb *redis.ClusterClient) error {
 	rdb.ReloadState(ctx)
 	var nodes []*redis.Client
@@ -146,7 +147,7 @@ func (c *checker) cluster(ctx context.Context, rdb *redis.ClusterClient) error {
 		key := c.probe()
 		node, err := rdb.MasterForKey(ctx, key)
 		if err != nil {
-			break // slots that nobody serves; said already
+			break // slots without a server; reported already
 		}
 		probes[node.Options().Addr] = key
 	}
@@ -183,7 +184,7 @@ func (c *checker) clusterState(ctx context.Context, node *redis.Client) {
 	}
 }
 
-// server checks one server. key is one that lies there, empty for none.
+// server checks one server. key is a key of that server, or empty.
 func (c *checker) server(ctx context.Context, node *redis.Client, addr, key string) error {
 	ctx, cancel := context.WithTimeout(ctx, checkBound)
 	defer cancel()
@@ -204,14 +205,15 @@ func (c *checker) server(ctx context.Context, node *redis.Client, addr, key stri
 	return nil
 }
 
-// meet measures the way to the server and its clock, and asks who we are there.
+// meet measures the round trip to the server and its clock, and asks for the
+// user and the address.
 func (s *Server) meet(ctx context.Context, node *redis.Client) error {
 	for range 5 {
 		sent := time.Now()
 		now, err := node.Time(ctx).Result()
 		took := time.Since(sent)
 		if err != nil {
-			// TIME may be denied to us, but then the server has answered.
+			// TIME may be denied; then the server has answered all the same.
 			if perr := node.Ping(ctx).Err(); perr != nil && run.Classify(perr) != run.Permanent ||
 				run.IsCode(err, "NOAUTH") || run.IsCode(err, "WRONGPASS") {
 				return err
@@ -224,7 +226,7 @@ func (s *Server) meet(ctx context.Context, node *redis.Client) error {
 			s.RoundTrip = took
 		}
 	}
-	// Both may be denied: there is less to tell then.
+	// Both may be denied; then the fields stay as they are.
 	s.User, _ = node.ACLWhoAmI(ctx).Result()
 	if client, err := node.ClientInfo(ctx).Result(); err == nil && client.LAddr != "" {
 		s.Addr = client.LAddr

@@ -15,7 +15,8 @@ import (
 	"github.com/latchkey-go/latchkey/pubsub"
 )
 
-// keys of each kind that scripts use, and what does not work without them.
+// checkedKeys are keys of each kind that scripts use, and what does not work
+// without them.
 var checkedKeys = []struct {
 	kind string // of key
 	use  string
@@ -38,7 +39,7 @@ var checkedKeys = []struct {
 	{"string", "latches", func(k string) string { return names.Ours("latchkey_ended", k) }, LevelWarning},
 }
 
-// rights tries what the scripts do, on keys beside key.
+// rights tries what the scripts do, on side keys of key.
 func (c *checker) rights(ctx context.Context, server, key string) {
 	well := true
 	for _, k := range checkedKeys {
@@ -64,7 +65,7 @@ func (c *checker) rights(ctx context.Context, server, key string) {
 	}
 }
 
-// pubsub tries the wake-ups, in the ways that the client uses.
+// pubsub tries the wake-ups, in the modes that the client uses.
 func (c *checker) pubsub(ctx context.Context, key string) {
 	e := c.engine
 	plain, sharded := true, true
@@ -94,14 +95,15 @@ func (c *checker) pubsub(ctx context.Context, key string) {
 	}
 }
 
-// mode returns how the client hears of releases, Auto if that cannot be found out.
+// mode returns the client's mode of pub/sub, or Auto if that cannot be
+// determined.
 func (c *checker) mode(ctx context.Context) pubsub.Mode {
 	ctx, cancel := context.WithTimeout(ctx, hearWithin)
 	defer cancel()
 	return c.engine.WakeUps(ctx)
 }
 
-// hearWithin is how long a message may take.
+// hearWithin is how long a message may take to arrive.
 const hearWithin = 2 * time.Second
 
 // heard reports whether a message on a Redis channel arrives.

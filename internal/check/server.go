@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// describe takes in what a server says of itself, and judges it.
+// describe reads a server's description of itself and judges it.
 func (c *checker) describe(s *Server, info map[string]string) {
 	s.Product, s.Version = "redis", info["redis_version"]
 	if v := info["valkey_version"]; v != "" {
@@ -34,10 +34,10 @@ func (c *checker) describe(s *Server, info map[string]string) {
 	}
 }
 
-// RoleSentinel is the role of a server that keeps no keys.
+// RoleSentinel is the role of a Sentinel, which stores no keys.
 const RoleSentinel = "sentinel"
 
-// masters lists the names of what a Sentinel watches.
+// masters returns the names of the masters that a Sentinel watches.
 func masters(info map[string]string) string {
 	var names []string
 	for i := 0; ; i++ {
@@ -54,7 +54,7 @@ func masters(info map[string]string) string {
 	return "this one watches " + strings.Join(names, ", ")
 }
 
-// leastMajor and leastMinor are of the oldest version that works.
+// leastMajor and leastMinor are the oldest version that works.
 const leastMajor, leastMinor = 6, 2
 
 func (c *checker) version(s *Server) {
@@ -86,7 +86,7 @@ func (c *checker) role(s *Server) {
 	}
 }
 
-// nearlyFull is the part of the memory limit from which on that is a warning.
+// nearlyFull is the fraction of the memory limit at which a warning is due.
 const nearlyFull = 0.9
 
 func (c *checker) memory(s *Server) {
@@ -127,7 +127,7 @@ func (c *checker) persistence(s *Server, info map[string]string) {
 	}
 }
 
-// From these differences on, clocks are worth a word.
+// The differences between clocks that are reported.
 const (
 	clockNote    = time.Second
 	clockWarning = 10 * time.Second

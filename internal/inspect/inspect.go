@@ -1,5 +1,5 @@
-// Package inspect reads what stands under a name, of whatever kind it is, in pieces that
-// keep Redis busy for about a millisecond each.
+// Package inspect reads what a name stands for in Redis, whatever its kind, in
+// pieces that occupy Redis for about a millisecond each.
 package inspect
 
 import (
@@ -14,11 +14,11 @@ import (
 	"github.com/latchkey-go/latchkey/lua"
 )
 
-// An Object is what Redis, and this client's memory, show of a name.
+// An Object is what Redis and the memory of this client show of a name.
 type Object struct {
 	Kind      string
 	At        time.Time     // by the server's clock
-	Left      time.Duration // 0 when there is nothing, -1 when the key has no expiry
+	Left      time.Duration // 0 if there is nothing; -1 if the key has no expiry
 	Token     int64
 	Count     int64
 	Listeners int // -1: unknown
@@ -35,17 +35,17 @@ type Holder struct {
 	Mode  string
 	Value string
 
-	sides []string // the keys that say more: its label, and what keeps it alive
+	sides []string // the side keys of the holder: its label, and the keys that keep it alive
 }
 
-// A Waiter is one who waits.
+// A Waiter is one waiter.
 type Waiter struct {
 	ID       string
 	Who      engine.Who
 	Deadline time.Time // zero: unknown
 }
 
-// Read tells what stands under a name.
+// Read returns what a name stands for.
 func Read(ctx context.Context, e *engine.Engine, name string) (Object, error) {
 	key := e.Mapped(name)
 	s := &engine.Spec{Kind: "latchkey", Name: name, Key: key, Keys: []string{
@@ -62,7 +62,7 @@ func Read(ctx context.Context, e *engine.Engine, name string) (Object, error) {
 	}
 	e.UpToDate(ctx, key)
 	var in Object
-	var odd error // no failure to ask, so nothing to ask again for
+	var odd error // a conflict of keys; asking again would not help
 	err := e.Ask(ctx, "info", e.Prepare(s), true, func(ctx context.Context, opts run.Options) (err error) {
 		in, odd, err = read(ctx, e, opts, s)
 		return err
@@ -73,7 +73,8 @@ func Read(ctx context.Context, e *engine.Engine, name string) (Object, error) {
 	return in, err
 }
 
-// read asks. odd says that the keys are nothing of ours or Redisson's.
+// read asks Redis. odd is the error for keys that belong neither to latchkey
+// nor to Redisson.
 func read(ctx context.Context, e *engine.Engine, opts run.Options, s *engine.Spec) (in Object, odd, err error) {
 	args := make([]any, run.Head, run.Head+len(s.Keys)+5)
 	for _, k := range s.Keys {
@@ -107,7 +108,7 @@ func read(ctx context.Context, e *engine.Engine, opts run.Options, s *engine.Spe
 	return in, nil, nil
 }
 
-// A seen is the answer of inspect/object.
+// A seen is the reply of inspect/object.
 type seen struct {
 	kind                string
 	left                int64
@@ -117,7 +118,7 @@ type seen struct {
 	queue, permits      []string // pairs
 	clients             map[string]string
 	listeners           []int64 // of lock, read-write lock, semaphore, latch
-	size, known         int64   // how many fields and clients there are
+	size, known         int64   // number of fields and of clients
 	foreign             bool    // the fields are not those of a lock
 }
 
@@ -171,13 +172,13 @@ func pairs(list []string) map[string]string {
 }
 
 const (
-	// sideBatch is how many side keys one script reads.
+	// sideBatch is the number of side keys that one script reads.
 	sideBatch = 500
-	// mostWaiters is of how many waiters the labels are read.
+	// mostWaiters is the number of waiters whose labels are read.
 	mostWaiters = 100
 )
 
-// readSides fills in what the side keys of holders and waiters say.
+// readSides adds what the side keys of holders and waiters contain.
 func readSides(ctx context.Context, e *engine.Engine, opts run.Options, key string, in *Object) error {
 	var take []func(text string, left int64)
 	var keys []any
@@ -215,8 +216,8 @@ func readSides(ctx context.Context, e *engine.Engine, opts run.Options, key stri
 	return nil
 }
 
-// millisLeft returns what PTTL says as a duration: 0 when there is nothing, -1
-// when there is no end.
+// millisLeft returns a reply of PTTL as a duration: 0 if there is no key, -1 if
+// it has no expiry.
 func millisLeft(ms int64) time.Duration {
 	switch {
 	case ms >= 0:
@@ -227,8 +228,8 @@ func millisLeft(ms int64) time.Duration {
 	return 0
 }
 
-// remember adds what this client itself knows: since when its own hold, and who
-// of it waits.
+// remember adds what this client knows itself: since when it holds the object,
+// and its own waiters.
 func remember(e *engine.Engine, key string, in *Object) {
 	mine := e.Holders(key)
 	for i := range in.Holders {

@@ -13,7 +13,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/names"
 )
 
-// The kinds that keys tell apart; the root's Kind has the same.
+// The kinds that keys distinguish. The root's Kind has the same.
 const (
 	KindFree      = ""
 	KindLock      = "lock"
@@ -26,8 +26,8 @@ const (
 	KindCounter   = "counter"
 )
 
-// object says what the keys are, by their shape. An error says that they are
-// nothing that Redisson or latchkey makes.
+// object returns the object that the keys form. It returns an error if neither
+// Redisson nor latchkey makes such keys.
 func (s *seen) object(key string) (Object, error) {
 	in := Object{At: s.now, Left: millisLeft(s.left), Listeners: -1}
 	in.Token, _ = strconv.ParseInt(s.token, 10, 64)
@@ -67,7 +67,8 @@ func (s *seen) object(key string) (Object, error) {
 func (s *seen) waiters(in *Object) {
 	for i := 0; i+1 < len(s.queue); i += 2 {
 		w := Waiter{ID: s.queue[i]}
-		// Of latchkey, whatever its score; behind the ms is the proof.
+		// For a latchkey waiter the life of its client counts, not its score.
+		// The proof follows the ms.
 		until, _, _ := strings.Cut(s.clients[names.ClientOf(w.ID)], " ")
 		if until == "" {
 			until = s.queue[i+1]
@@ -79,7 +80,7 @@ func (s *seen) waiters(in *Object) {
 	}
 }
 
-// holders reads a hash, and reports whether it is a lock.
+// holders reads the holders of a hash and reports whether it is a lock.
 func (s *seen) holders(key string, in *Object) bool {
 	if s.foreign || len(s.fields) == 0 {
 		return false
@@ -101,11 +102,11 @@ func (s *seen) holders(key string, in *Object) bool {
 	return s.countedHolders(key, in)
 }
 
-// mostCounted is of how many holds of one reader the leases are looked at.
+// mostCounted is the number of holds of one reader whose leases are read.
 const mostCounted = 100
 
-// countedHolders reads fields of holder and hold count. It returns false when
-// one of them is something else.
+// countedHolders reads fields of holder and hold count. It returns false if a
+// field is anything else.
 func (s *seen) countedHolders(key string, in *Object) bool {
 	for _, id := range slices.Sorted(maps.Keys(s.fields)) {
 		count, err := strconv.Atoi(s.fields[id])
@@ -128,7 +129,7 @@ func (s *seen) countedHolders(key string, in *Object) bool {
 	return true
 }
 
-// What follows value and owner in the fields of a multi-lock on a group.
+// Suffixes of the fields of a multi-lock on a group, after value and owner.
 const (
 	groupEnds  = ":expire_time"
 	groupCount = ":lock_count"
@@ -152,7 +153,7 @@ func (s *seen) isGroup() bool {
 	return true
 }
 
-// groupHolders reads them, but those whose lease is over.
+// groupHolders reads the holders of a group, except those whose lease is over.
 func (s *seen) groupHolders(key string, in *Object) {
 	for _, value := range slices.Sorted(maps.Keys(s.fields)) {
 		if strings.Contains(value, ":") {
@@ -170,7 +171,7 @@ func (s *seen) groupHolders(key string, in *Object) {
 	}
 }
 
-// counter says which of the things it is whose key is an integer.
+// counter determines the kind of an object whose key is an integer.
 func (s *seen) counter(key string, in *Object) {
 	switch {
 	case len(s.permits) > 0:
@@ -185,15 +186,15 @@ func (s *seen) counter(key string, in *Object) {
 	}
 }
 
-// forever is the score of a permit that has no lease.
+// forever is the score of a permit without a lease.
 const forever = 922337203685477
 
-// holdPermits reads the permits that are out; those whose lease is over count as
-// available.
+// holdPermits reads the permits that are out. Those whose lease is over count
+// as available.
 func (s *seen) holdPermits(key string, in *Object) {
 	for i := 0; i+1 < len(s.permits); i += 2 {
 		id := s.permits[i]
-		if len(id) != 32 { // what Redisson before 3.17 has is a text already
+		if len(id) != 32 { // Redisson before 3.17 writes the id as text
 			id = hex.EncodeToString([]byte(id))
 		}
 		ms, ok := parseMs(s.permits[i+1])
@@ -210,7 +211,7 @@ func (s *seen) holdPermits(key string, in *Object) {
 	}
 }
 
-// parseMs reads ms since the epoch, which Redis may print as a float.
+// parseMs parses ms since the epoch, which Redis may print as a float.
 func parseMs(text string) (int64, bool) {
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil || f <= 0 || f > forever {

@@ -13,15 +13,17 @@ import (
 )
 
 const (
-	// piece is how many elements of a key one script reads: about a millisecond.
+	// piece is the number of elements of a key that one script reads, in about
+	// a millisecond.
 	piece = 500
-	// again is how many of them the next one reads again, since those in front may have
-	// left meanwhile.
+	// again is how many of them the next script reads again, because earlier
+	// elements may have left meanwhile.
 	again = 50
 )
 
-// Queue reads the queue of a fair lock from a place on, and tells of each waiter once. The
-// deadline is zero where there is none. Who comes or goes meanwhile may be missing.
+// Queue reads the queue of a fair lock from an index on and calls tell once for
+// each waiter. The deadline is zero if the waiter has none. Waiters that come
+// or go meanwhile may be missing.
 func Queue(ctx context.Context, e *engine.Engine, opts run.Options, queue, scores any, from int, tell func(id string, deadline time.Time)) error {
 	seen := map[string]bool{}
 	for {
@@ -50,11 +52,12 @@ func Queue(ctx context.Context, e *engine.Engine, opts run.Options, queue, score
 	}
 }
 
-// mostFields is how many fields a hash is read of: none of ours has more.
+// mostFields is the most fields that are read of a hash. No hash of ours has
+// more.
 const mostFields = 1_000_000
 
-// readRest reads what inspect/object has left of what is long. Who comes or goes
-// meanwhile may be missing.
+// readRest reads the rest of long keys, after the part that inspect/object has
+// read. Elements that come or go meanwhile may be missing.
 func readRest(ctx context.Context, e *engine.Engine, opts run.Options, s *engine.Spec, seen *seen) error {
 	object, queue, scores, clients, permits := s.Keys[0], s.Keys[2], s.Keys[3], s.Keys[4], s.Keys[5]
 	if seen.size > piece {
@@ -67,7 +70,7 @@ func readRest(ctx context.Context, e *engine.Engine, opts run.Options, s *engine
 			return err
 		}
 		if _, mode := seen.fields["mode"]; len(seen.fields) == 0 || mode && len(seen.fields) == 1 {
-			seen.kind, seen.left = "none", -2 // it was freed meanwhile
+			seen.kind, seen.left = "none", -2 // freed meanwhile
 		}
 	}
 	if len(seen.queue) == 2*piece {
@@ -90,8 +93,8 @@ func readRest(ctx context.Context, e *engine.Engine, opts run.Options, s *engine
 	return nil
 }
 
-// ofLock reports whether a lock may have that field: a holder, the mode, or what a
-// multi-lock on a group has.
+// ofLock reports whether a lock may have that field: a holder, the mode, or a
+// field of a multi-lock on a group.
 func ofLock(field, value string) bool {
 	if field == "mode" {
 		return true
@@ -103,8 +106,8 @@ func ofLock(field, value string) bool {
 	return err == nil
 }
 
-// fields reads a hash, and tells of each field, of some twice, until tell says that it is
-// enough.
+// fields reads a hash and calls tell for each field, for some twice, until tell
+// returns false.
 func fields(ctx context.Context, e *engine.Engine, opts run.Options, key string, tell func(field, value string) bool) error {
 	for from := "0"; ; {
 		args := append(make([]any, run.Head, run.Head+3), key, from, piece)
@@ -130,7 +133,7 @@ func fields(ctx context.Context, e *engine.Engine, opts run.Options, key string,
 	}
 }
 
-// queueRest reads the waiters of a fair lock behind the first piece.
+// queueRest reads the waiters of a fair lock after the first piece.
 func queueRest(ctx context.Context, e *engine.Engine, opts run.Options, queue, scores string, seen *seen) error {
 	has := make(map[string]bool, piece)
 	for i := 0; i < len(seen.queue); i += 2 {
@@ -148,10 +151,11 @@ func queueRest(ctx context.Context, e *engine.Engine, opts run.Options, queue, s
 	})
 }
 
-// permitsRest reads the permits that are out behind the first piece: from score to score,
-// since a renewal moves a permit to the end of the set, and the ranks of all behind it.
+// permitsRest reads the permits that are out after the first piece. It reads by
+// score, because a renewal moves a permit to the end of the set and so changes
+// the ranks of those after it.
 func permitsRest(ctx context.Context, e *engine.Engine, opts run.Options, key string, seen *seen) error {
-	at := make(map[string]int, 2*piece) // where each permit's score is
+	at := make(map[string]int, 2*piece) // the index of each permit's score
 	for i := 0; i < len(seen.permits); i += 2 {
 		at[seen.permits[i]] = i + 1
 	}
@@ -186,8 +190,9 @@ func permitsRest(ctx context.Context, e *engine.Engine, opts run.Options, key st
 	}
 }
 
-// behind returns the last score of a piece, and how many permits with it have been read;
-// the piece began with skip permits of score from left out.
+// behind returns the last score of a piece, and how many permits with that
+// score have been read. The piece began at score from, of which skip permits
+// were left out.
 func behind(piece []string, from string, skip int) (score string, same int) {
 	score = piece[len(piece)-1]
 	for i := len(piece) - 1; i > 0 && piece[i] == score; i -= 2 {

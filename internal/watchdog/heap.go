@@ -2,21 +2,21 @@ package watchdog
 
 import "time"
 
-// arity is how many children a place of a heap has: with four it is half as deep
-// as with two, and they are side by side.
+// arity is the number of children of a node of a heap. With four children the
+// heap is half as deep as with two, and siblings are adjacent in memory.
 const arity = 4
 
-// A dueHeap is a heap of items by due. It keeps the time beside each item, since
-// a hundred thousand items are in no cache.
+// A dueHeap is a heap of items by due. It keeps the due beside the pointer to
+// the item, because a hundred thousand items do not fit into a cache.
 type dueHeap []place
 
-// A place is one of a heap: an item and its due.
+// A place is an element of a heap: an item and its due.
 type place struct {
 	due  time.Duration // by the monotonic clock
 	item *Item
 }
 
-// set puts p in the place i.
+// set puts p at index i.
 func (h dueHeap) set(i int, p place) {
 	h[i] = p
 	p.item.index = i + 1
@@ -29,7 +29,7 @@ func (h *dueHeap) push(it *Item) {
 	h.fix(it)
 }
 
-// remove takes an item out.
+// remove removes an item.
 func (h *dueHeap) remove(it *Item) {
 	i, last := it.index-1, len(*h)-1
 	moved := (*h)[last].item
@@ -42,7 +42,7 @@ func (h *dueHeap) remove(it *Item) {
 	}
 }
 
-// fix puts an item where its due belongs.
+// fix moves an item to where its due belongs.
 func (h dueHeap) fix(it *Item) {
 	p := place{it.due.mono, it}
 	i := it.index - 1
@@ -51,7 +51,7 @@ func (h dueHeap) fix(it *Item) {
 	}
 }
 
-// up puts p in the place i, or in one above it.
+// up puts p at index i or at an ancestor of it.
 func (h dueHeap) up(i int, p place) {
 	for i > 0 {
 		above := (i - 1) / arity
@@ -64,7 +64,8 @@ func (h dueHeap) up(i int, p place) {
 	h.set(i, p)
 }
 
-// down puts p below the place i, and returns whether it belongs there.
+// down puts p below index i and returns true, or returns false if p does not
+// belong there.
 func (h dueHeap) down(i int, p place) bool {
 	start := i
 	for {
@@ -91,7 +92,7 @@ func (h dueHeap) down(i int, p place) bool {
 	return true
 }
 
-// sort makes a heap of h again when the due of many items has changed.
+// sort restores the heap after the due of many items has changed.
 func (h dueHeap) sort() {
 	for i := range h {
 		h[i].due = h[i].item.due.mono
@@ -101,28 +102,28 @@ func (h dueHeap) sort() {
 	}
 }
 
-// An ordered walks through a heap in the order of due, and changes nothing.
+// An ordered iterates over a heap in the order of due, without changing it.
 type ordered struct {
 	heap dueHeap
-	next []step // a heap of the places whose parents have been seen
+	next []step // a heap of the elements whose parents have been visited
 }
 
-// A step is a place of the heap that is walked through.
+// A step is an element of the heap that an ordered iterates over.
 type step struct {
 	due time.Duration
 	at  int
 }
 
-// begin goes back to the beginning of h.
+// begin restarts the iteration at the beginning of h.
 func (o *ordered) begin(h dueHeap) {
 	o.heap, o.next = h, o.next[:0]
 	o.add(0)
 }
 
-// end keeps nothing but the room.
+// end releases the heap but keeps the memory for the next iteration.
 func (o *ordered) end() { o.heap = nil }
 
-// add puts a place among those to come.
+// add adds the element at an index of the heap to next.
 func (o *ordered) add(at int) {
 	if at >= len(o.heap) {
 		return
@@ -136,7 +137,7 @@ func (o *ordered) add(at int) {
 	o.next[i] = s
 }
 
-// item returns the next item, nil behind the last.
+// item returns the next item, or nil after the last.
 func (o *ordered) item() *Item {
 	if len(o.next) == 0 {
 		return nil

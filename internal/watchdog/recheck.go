@@ -6,25 +6,26 @@ import (
 )
 
 const (
-	// lookEvery is how often everything is looked at, at most.
+	// lookEvery is the least time between two looks at all items.
 	lookEvery = time.Second
-	// lookAgain is when an item is looked at once more that could not be.
+	// lookAgain is when an item is looked at again after a look that failed.
 	lookAgain = time.Second
-	// lookSpread is for how long the looks at one item each are spread out; a
-	// second is the most.
+	// lookSpread is the time over which the looks are spread, for each item.
+	// The whole takes at most lookEvery.
 	lookSpread = 100 * time.Microsecond
 )
 
-// Recheck has Redis asked soon about every item, one with a fixed lease too:
-// something has happened that may have cost what Redis knew, such as a failover.
-// Who is renewed is renewed; who is not is only looked at. It begins at once, or a
-// second after the last Recheck began, and is spread out over at most a second;
-// an item is asked for until there is an answer.
+// Recheck makes the watchdog ask Redis about every item soon, including items
+// with a fixed lease. It is for events after which Redis may have lost data,
+// such as a failover. Items with a renewed lease are renewed early; items with
+// a fixed lease are only looked at. The requests begin at once, or a second
+// after the last Recheck began, and are spread over at most a second. The
+// watchdog asks about each item until it gets an answer.
 func (w *Watchdog) Recheck() {
 	w.mu.Lock()
 	if w.closed || len(w.items) == 0 || w.looks {
 		w.mu.Unlock()
-		return // nothing to look at, or it is to be looked at anyhow
+		return // nothing to look at, or a look at all items is pending
 	}
 	now := w.clock()
 	w.looks = true
@@ -36,14 +37,14 @@ func (w *Watchdog) Recheck() {
 	w.nudgeLocked(w.items[0].item.due)
 }
 
-// lookLocked marks every item as one to be looked at.
+// lookLocked makes every item suspect.
 func (w *Watchdog) lookLocked(now Instant) {
 	w.looks, w.lookAt = false, now.Add(lookEvery)
 	spread := min(time.Duration(len(w.items))*lookSpread, lookEvery)
 	for _, p := range w.items {
 		it := p.item
-		if !it.doubted {
-			it.doubted, it.lookAt = true, now.Add(rand.N(spread))
+		if !it.suspect {
+			it.suspect, it.lookAt = true, now.Add(rand.N(spread))
 		}
 		it.scheduleLocked(now)
 	}

@@ -7,32 +7,34 @@ import (
 )
 
 const (
-	// BatchSize is how many items go into one renewal, as many as Redisson's.
+	// BatchSize is the number of items in one renewal, the same as Redisson's.
 	BatchSize = 100
-	// maxInFlight is how many renewals may be under way at once in one lane.
+	// maxInFlight is the most renewals under way at once in one lane.
 	maxInFlight = 8
-	// tick is how often the clocks are compared while there is something to
-	// watch, so that a machine that slept or whose clock was set is noticed.
+	// tick is how often the clocks are compared while there are items, to
+	// notice that the machine slept or that its clock was set.
 	tick = time.Second
-	// jump is by how much the clocks must disagree to be looked at.
+	// jump is the difference between the clocks from which all items are
+	// scheduled anew.
 	jump = 250 * time.Millisecond
-	// callBound is the longest that one renewal may take; never more than a
-	// sixth of the shortest lease in it.
+	// callBound is the longest that one renewal may take. The bound is never
+	// more than a sixth of the shortest lease in the batch.
 	callBound = 3 * time.Second
-	// scanLimit bounds the work of filling up a batch.
+	// scanLimit bounds the work of filling a batch.
 	scanLimit = 1000
-	// ahead is how long before it is due a renewal may be sent when another one has
-	// just come back, and aheadPart which part of the lease at most: to wake up for
-	// each of many costs more than they do.
+	// ahead is how long before its due time a renewal may be sent when another
+	// has just returned; it is at most the aheadPart-th part of the lease. One
+	// wake-up for each of many renewals would cost more than the renewals.
 	ahead     = 100 * time.Millisecond
 	aheadPart = 100
 )
 
-// A Renew asks Redis to extend every item of one batch and returns one Result
-// each, in order. It returns when ctx is done, and does not keep the batch.
+// A Renew asks Redis to extend all items of one batch and returns one Result
+// for each, in order. It returns when ctx is done and does not retain the
+// batch.
 type Renew func(ctx context.Context, group string, batch []Renewal) []Result
 
-// A Watchdog is the scheduler. Make one with New.
+// A Watchdog renews and watches items. Make one with New.
 type Watchdog struct {
 	clock Clock
 	renew Renew
@@ -42,13 +44,13 @@ type Watchdog struct {
 	mu      sync.Mutex
 	items   dueHeap
 	lanes   map[string]*lane
-	landed  []*flight // to be used again
-	walk    ordered   // of sendLocked
-	armed   Instant   // when the loop will look next
-	agreed  Instant   // when every item was last scheduled by both clocks
-	looks   bool      // everything is to be looked at, see Recheck,
+	spare   []*flight // flights for reuse
+	walk    ordered   // iterator of batchLocked
+	armed   Instant   // when the loop will run next
+	agreed  Instant   // when all items were last scheduled by both clocks
+	looks   bool      // all items are to be looked at, see Recheck,
 	lookAt  Instant   // but not before this
-	added   bool      // something was, since the loop looked last
+	added   bool      // an item was added since the last run of the loop
 	started bool
 	closed  bool
 
@@ -58,27 +60,28 @@ type Watchdog struct {
 	done   sync.WaitGroup // the loop and the renewals
 }
 
-// A lane is one server: renewals there do not wait for those of others.
+// A lane is one server. Renewals there do not wait for those of other servers.
 type lane struct {
 	name   string
 	flying int     // renewals under way
-	queue  []*Item // due, when as many were under way as may be
+	queue  []*Item // items that are due while maxInFlight renewals are under way
 }
 
 // New returns a Watchdog. It starts its goroutine with the first Add. laneOf
-// names the server of an item, and must not block; nil where there is only one.
+// returns the server of an item and must not block; it is nil if there is only
+// one server.
 func New(clock Clock, renew Renew, laneOf func(*Item) string) *Watchdog {
 	if laneOf == nil {
 		laneOf = func(*Item) string { return "" }
 	}
 	w := &Watchdog{clock: clock, renew: renew, lane: laneOf, lanes: make(map[string]*lane), wake: make(chan struct{}, 1)}
-	// The watchdog's own life bounds its renewals; no caller's context does.
+	// Renewals end with the watchdog, not with the context of any caller.
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	return w
 }
 
-// Close ends the loop and every renewal under way, and waits for them. Items
-// are forgotten without being reported lost.
+// Close ends the loop and all renewals under way, and waits for them. It
+// forgets all items without reporting them as lost.
 func (w *Watchdog) Close() {
 	w.mu.Lock()
 	w.closed = true
@@ -99,16 +102,16 @@ func (w *Watchdog) Len() int {
 	return len(w.items)
 }
 
-// A Plan says how an item is kept: renewed with Lease every third of it, or not
-// at all when Lease is 0; with Max above 0, never so that it lasts longer than
-// Max after the plan is made.
+// A Plan sets how an item is kept. The item is renewed with Lease every third
+// of it, or not at all if Lease is 0. If Max is above 0, renewals do not extend
+// the item beyond Max after the plan is made.
 type Plan struct {
 	Lease time.Duration
 	Max   time.Duration
 }
 
-// Add puts it under watch. It returns false, and watches nothing, when the
-// window is over already or the watchdog is closed.
+// Add starts to watch it. It returns false and does not watch it if the window
+// is already over or the watchdog is closed.
 func (w *Watchdog) Add(it *Item, window Window, plan Plan) bool {
 	w.mu.Lock()
 	now := w.clock()
@@ -118,7 +121,7 @@ func (w *Watchdog) Add(it *Item, window Window, plan Plan) bool {
 	}
 	it.window = window
 	w.added = true
-	it.inFlight, it.queued, it.doubted = false, false, false
+	it.inFlight, it.queued, it.suspect = false, false, false
 	w.planLocked(it, plan, now)
 	w.items.push(it)
 	if !w.started {
@@ -130,8 +133,8 @@ func (w *Watchdog) Add(it *Item, window Window, plan Plan) bool {
 	return true
 }
 
-// Change gives a watched item another plan and, when window ends later than its
-// present one, that window. It does nothing when the item is not watched.
+// Change gives a watched item another plan, and the given window if that ends
+// later than its present one. It does nothing if the item is not watched.
 func (w *Watchdog) Change(it *Item, window Window, plan Plan) {
 	w.mu.Lock()
 	if it.index == 0 {
@@ -146,20 +149,20 @@ func (w *Watchdog) Change(it *Item, window Window, plan Plan) {
 }
 
 // planLocked sets how it is renewed. The next renewal is due a third of the
-// lease after the window began, unless one was due already.
+// lease after the beginning of the window, unless one was due already.
 func (w *Watchdog) planLocked(it *Item, plan Plan, now Instant) {
 	it.lease = plan.Lease
 	it.limited = plan.Max > 0
 	it.until = now.Add(plan.Max)
 	third := plan.Lease / 3
 	if it.window.length < plan.Lease/2 {
-		third = it.window.length / 3 // somebody else has chosen a short one
+		third = it.window.length / 3 // another client has set a shorter lease
 	}
 	it.nextTry = it.window.from.Add(third)
 	it.scheduleLocked(now)
 }
 
-// Prolong moves the window of a watched item to window if that ends later.
+// Prolong replaces the window of a watched item by window if that ends later.
 func (w *Watchdog) Prolong(it *Item, window Window) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -172,9 +175,9 @@ func (w *Watchdog) Prolong(it *Item, window Window) {
 	w.items.fix(it)
 }
 
-// Remove ends the watch over it. It returns false when it was not watched:
-// never added, removed before, or lost. Whoever gets true decides what happens
-// to the item; its Lost will not be called.
+// Remove stops watching it. It returns false if it was not watched: never
+// added, removed before, or lost. After true, Lost is not called for it, and
+// the caller decides what happens to it.
 func (w *Watchdog) Remove(it *Item) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -197,7 +200,7 @@ func (w *Watchdog) removeLocked(it *Item) bool {
 	return true
 }
 
-// Remaining returns how much of the window of it is left, 0 when it is not
+// Remaining returns how much of the window of it is left; 0 if it is not
 // watched or its window is over.
 func (w *Watchdog) Remaining(it *Item) time.Duration {
 	w.mu.Lock()
@@ -208,9 +211,9 @@ func (w *Watchdog) Remaining(it *Item) time.Duration {
 	return max(it.window.Remaining(w.clock()), 0)
 }
 
-// nudgeLocked unlocks mu and wakes the loop if something is due earlier than it
-// means to look. In the steady state of a lock that is taken and freed all the
-// time it need not, because the loop's timer is not put back by Remove.
+// nudgeLocked unlocks mu and wakes the loop if an item is due before the loop's
+// timer. It rarely has to while one lock is taken and freed all the time,
+// because Remove does not reset the timer.
 func (w *Watchdog) nudgeLocked(due Instant) {
 	early := due.before(w.armed)
 	if early {
@@ -220,7 +223,7 @@ func (w *Watchdog) nudgeLocked(due Instant) {
 	if early {
 		select {
 		case w.wake <- struct{}{}:
-		default: // one wake-up is as good as two
+		default: // a wake-up is pending already
 		}
 	}
 }
@@ -240,7 +243,7 @@ func (w *Watchdog) loop() {
 	}
 }
 
-// loss is an item found lost, to be told when mu is free.
+// loss is a lost item, to be reported after mu is unlocked.
 type loss struct {
 	item   *Item
 	reason Reason
@@ -257,7 +260,7 @@ func (w *Watchdog) step() time.Duration {
 	var lost []loss
 	for len(w.items) > 0 && now.Since(w.items[0].item.due) >= 0 {
 		it := w.items[0].item
-		it.scheduleLocked(now) // the clocks may have moved apart a little
+		it.scheduleLocked(now) // the two clocks may have drifted apart a little
 		switch {
 		case now.before(it.due):
 			w.items.fix(it)
@@ -270,7 +273,8 @@ func (w *Watchdog) step() time.Duration {
 				w.sendLocked(l, it, now)
 				break
 			}
-			// run sends it; until then only the end of its window is due.
+			// run sends it when a slot is free. Until then only the end of its
+			// window is due.
 			it.queued = true
 			l.queue = append(l.queue, it)
 			it.scheduleLocked(now)
@@ -279,8 +283,8 @@ func (w *Watchdog) step() time.Duration {
 	}
 	wait := tick
 	if len(w.items) == 0 {
-		// Nothing to watch: sleep until Add says otherwise, but not between the
-		// holds of a lock that is taken and freed all the time.
+		// Nothing to watch: sleep until Add wakes the loop. But stay awake
+		// between the holds of a lock that is taken and freed all the time.
 		if !w.added {
 			wait = time.Hour
 		}
@@ -299,8 +303,8 @@ func (w *Watchdog) step() time.Duration {
 	return wait
 }
 
-// noticeJumpLocked looks at every item again when one clock has moved and the
-// other has not: the machine slept, or somebody set the time.
+// noticeJumpLocked schedules all items anew if one clock has moved relative to
+// the other: the machine slept, or the time was set.
 func (w *Watchdog) noticeJumpLocked(now Instant) {
 	apart := now.wall - w.agreed.wall - (now.mono - w.agreed.mono)
 	if apart.Abs() < jump {
@@ -335,35 +339,35 @@ type flight struct {
 
 // flightLocked returns an empty flight.
 func (w *Watchdog) flightLocked() *flight {
-	if n := len(w.landed); n > 0 {
-		f := w.landed[n-1]
-		w.landed = w.landed[:n-1]
+	if n := len(w.spare); n > 0 {
+		f := w.spare[n-1]
+		w.spare = w.spare[:n-1]
 		return f
 	}
 	return new(flight)
 }
 
-// landLocked keeps f for another flight.
-func (w *Watchdog) landLocked(f *flight) {
-	if len(w.landed) < maxInFlight {
+// recycleLocked keeps f for reuse.
+func (w *Watchdog) recycleLocked(f *flight) {
+	if len(w.spare) < maxInFlight {
 		clear(f.batch)
 		*f = flight{batch: f.batch[:0]}
-		w.landed = append(w.landed, f)
+		w.spare = append(w.spare, f)
 	}
 }
 
-// sendLocked sends off a renewal of first, filled up with items of its group.
+// sendLocked sends a renewal of first, filled up with other items of its group.
 func (w *Watchdog) sendLocked(l *lane, first *Item, now Instant) {
-	f := w.boardLocked(l, first, now)
+	f := w.batchLocked(l, first, now)
 	w.done.Go(func() { w.run(f) })
 }
 
-// boardLocked makes such a renewal ready, and the caller sends it off. Filling up
-// with items that are not due yet keeps the number of scripts at one for each
-// hundred holds and period, however the holds are spread over time. Who is due first
-// goes first, so that few are renewed before their time, and those who once went
-// together are due together.
-func (w *Watchdog) boardLocked(l *lane, first *Item, now Instant) *flight {
+// batchLocked prepares such a renewal for the caller to send. It fills the
+// batch with items that are not due yet, which keeps the number of scripts at
+// one for each hundred holds and period, however the holds are spread over
+// time. Items that are due first are taken first. So few items are renewed
+// early, and items that were renewed together stay together.
+func (w *Watchdog) batchLocked(l *lane, first *Item, now Instant) *flight {
 	f := w.flightLocked()
 	f.lane, f.group, f.sent, f.bound = l, first.Group, now, callBound
 	first.inFlight = true
@@ -386,13 +390,13 @@ func (w *Watchdog) boardLocked(l *lane, first *Item, now Instant) *flight {
 		it := r.Item
 		r.Lease, r.Late = it.renewal(now), max(-it.renewIn(now), 0)
 		if r.Lease <= 0 {
-			r.Lease, r.Late, r.Look = time.Millisecond, 0, true // it extends nothing that is ours
+			r.Lease, r.Late, r.Look = time.Millisecond, 0, true // too short to extend a lease of ours
 		}
 		if it.lease > 0 {
 			f.bound = min(f.bound, it.lease/6)
 		}
 		it.queued = false
-		it.looking, it.doubted = it.doubted, false
+		it.looking, it.suspect = it.suspect, false
 		it.scheduleLocked(now)
 		w.items.fix(it)
 	}
@@ -401,25 +405,25 @@ func (w *Watchdog) boardLocked(l *lane, first *Item, now Instant) *flight {
 	return f
 }
 
-// take adds an item to the batch if it is worth it. The caller has the
+// take adds an item to the batch if that is worth it. The caller holds the
 // watchdog's mu.
 func (f *flight) take(it *Item) {
-	if it.index > 0 && !it.inFlight && it.Group == f.group && (it.doubted || it.worth(f.sent)) {
+	if it.index > 0 && !it.inFlight && it.Group == f.group && (it.suspect || it.worth(f.sent)) {
 		f.batch = append(f.batch, Renewal{Item: it})
 		it.inFlight = true
 	}
 }
 
-// nextLocked returns what else to send when a renewal has come back: what waits for
-// its slot in the lane, or what is about to be due, in any lane that has a slot; nil
-// for nothing.
+// nextLocked returns what to send after a renewal has returned: an item that
+// waits for a slot in the lane, or one that is about to be due in any lane with
+// a free slot. It returns nil if there is neither.
 func (w *Watchdog) nextLocked(l *lane, now Instant) *flight {
 	for len(l.queue) > 0 {
 		it := l.queue[0]
 		l.queue[0], l.queue = nil, l.queue[1:]
-		// It may have been given back or lost meanwhile, or sent with others.
+		// It may have been removed or lost meanwhile, or sent with others.
 		if it.index > 0 && it.queued {
-			return w.boardLocked(l, it, now)
+			return w.batchLocked(l, it, now)
 		}
 	}
 	l.queue = nil
@@ -436,18 +440,19 @@ func (w *Watchdog) nextLocked(l *lane, now Instant) *flight {
 	if l = w.laneLocked(it); l.flying == maxInFlight {
 		return nil
 	}
-	return w.boardLocked(l, it, now)
+	return w.batchLocked(l, it, now)
 }
 
-// run carries a renewal out, and those that may follow it at once.
+// run carries out a renewal and those that follow it at once.
 func (w *Watchdog) run(f *flight) {
 	for f != nil {
-		f = w.fly(f)
+		f = w.runOne(f)
 	}
 }
 
-// fly carries one renewal out and files its results. It returns the one to follow.
-func (w *Watchdog) fly(f *flight) (next *flight) {
+// runOne carries out one renewal and applies its results. It returns the
+// renewal that follows, if any.
+func (w *Watchdog) runOne(f *flight) (next *flight) {
 	ctx, cancel := context.WithTimeout(w.ctx, f.bound)
 	results := w.renew(ctx, f.group, f.batch)
 	cancel()
@@ -460,7 +465,7 @@ func (w *Watchdog) fly(f *flight) (next *flight) {
 		r := &f.batch[i]
 		it := r.Item
 		it.inFlight = false
-		if it.index == 0 { // given back, or lost, meanwhile
+		if it.index == 0 { // removed or lost meanwhile
 			continue
 		}
 		switch results[i] {
@@ -473,15 +478,15 @@ func (w *Watchdog) fly(f *flight) (next *flight) {
 			continue
 		default:
 			it.nextTry = now.Add(it.lease / 10)
-			if it.looking && !it.doubted {
-				it.doubted, it.lookAt = true, now.Add(lookAgain)
+			if it.looking && !it.suspect {
+				it.suspect, it.lookAt = true, now.Add(lookAgain)
 			}
 		}
 		it.scheduleLocked(now)
 		w.items.fix(it)
 	}
 	l := f.lane
-	w.landLocked(f)
+	w.recycleLocked(f)
 	next = w.nextLocked(l, now)
 	again := len(w.items) > 0 && w.items[0].due < w.armed.mono
 	w.mu.Unlock()

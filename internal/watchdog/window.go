@@ -3,14 +3,14 @@ package watchdog
 import "time"
 
 // An Instant is one moment on both clocks of this machine. The monotonic clock
-// stands still while the machine sleeps, the wall clock can be set; a lease is
-// over when either says so.
+// stands still while the machine sleeps; the wall clock can be set. A lease is
+// over when either clock says so.
 type Instant struct {
 	mono time.Duration
-	wall time.Duration // since 1970; items are many, and a time.Time is large
+	wall time.Duration // since 1970; smaller than a time.Time, because there are many items
 }
 
-// A Clock tells the present Instant.
+// A Clock returns the present Instant.
 type Clock func() Instant
 
 // NewInstant makes an Instant of a monotonic reading and a wall time.
@@ -27,26 +27,26 @@ func SystemClock() Clock {
 	}
 }
 
-// Since returns how much time has passed from earlier to i: the larger of what
-// the two clocks say.
+// Since returns the time from earlier to i: the larger of what the two clocks
+// show.
 func (i Instant) Since(earlier Instant) time.Duration {
 	return max(i.mono-earlier.mono, i.wall-earlier.wall)
 }
 
-// driftMargin and fixedMargin are taken off every lease before it is trusted:
-// one part in a hundred for clocks that run at different rates, and 2 ms for
+// driftMargin and fixedMargin are subtracted from every lease before it is
+// trusted: one hundredth for clocks that run at different rates, and 2 ms for
 // the granularity of Redis's clock and the time it takes to act.
 const (
 	driftMargin = 100
 	fixedMargin = 2 * time.Millisecond
 )
 
-// MinLease is the least lease, in whole milliseconds, of which the margins leave
-// anything to be trusted.
+// MinLease is the shortest lease, in whole milliseconds, of which the margins
+// leave anything.
 const MinLease = (fixedMargin*driftMargin/(driftMargin-1)/time.Millisecond + 1) * time.Millisecond
 
-// A Window is the time for which a hold may be believed in: it starts when the
-// request that set the lease was sent, never when its answer came.
+// A Window is the time for which a hold may be trusted. It starts when the
+// request that set the lease was sent, never when its reply came.
 type Window struct {
 	from   Instant
 	length time.Duration
@@ -57,7 +57,7 @@ func NewWindow(sent Instant, lease time.Duration) Window {
 	return Window{from: sent, length: lease - lease/driftMargin - fixedMargin}
 }
 
-// Remaining returns how much of the window is left; at most 0 when it is over.
+// Remaining returns how much of the window is left; 0 or less if it is over.
 func (w Window) Remaining(now Instant) time.Duration {
 	return w.length - now.Since(w.from)
 }
