@@ -147,7 +147,6 @@ func (l *Lock) Token(ctx context.Context) (int64, error) {
 }
 
 func (l *Lock) state(ctx context.Context, op, holder string) (st state, err error) {
-	l.engine.UpToDate(ctx, l.spec.Key)
 	err = l.engine.Ask(ctx, op, l.spec, true, func(ctx context.Context, opts run.Options) (err error) {
 		st, err = l.scripts.state(ctx, l.engine, opts, holder)
 		return err

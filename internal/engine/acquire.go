@@ -324,14 +324,6 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 		hd.unlockOps()
 		return wait.Answer{}, ErrUpgrade
 	}
-	if count > 0 {
-		// From here on its own field stands in Redis, whatever becomes of this.
-		moved := time.Now()
-		if err := hd.moveIn(ctx, s); err != nil {
-			hd.unlockOps()
-			return c.notMoved(caller, moved, err)
-		}
-	}
 	lease := c.lease()
 	opts := run.Options{Within: c.patiently(), Replicas: run.Confirmed(e.cfg.Acks.On())}
 	bound := c.bound(ctx, opts.Within)
@@ -418,19 +410,6 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 		hd.waitsSince(sent, g.Server)
 	}
 	return wait.Answer{After: g.Left, Ticket: g.Ticket, Next: g.Next}, nil
-}
-
-// notMoved sorts an error of moveIn.
-func (c *claim) notMoved(caller context.Context, asked time.Time, err error) (wait.Answer, error) {
-	switch {
-	case errors.Is(err, ErrLeaseLost):
-		return wait.Answer{}, err
-	case caller.Err() != nil:
-		return wait.Answer{}, caller.Err()
-	case run.Hopeless(err):
-		return wait.Answer{}, err
-	}
-	return c.failure(asked, err)
 }
 
 // void says what to do about a grant that came too late to be believed in: it is

@@ -55,7 +55,6 @@ type Engine struct {
 	lines    *wait.Lines
 	holdings holdings
 	leases   leases
-	chains   chains
 	shares   shares
 	waitlist waitlist
 	tickets  tickets

@@ -20,7 +20,6 @@ func (e *Engine) ForceHolder(ctx context.Context, op string, s *Spec, holder str
 	if !strings.HasSuffix(holder, s.Suffix) {
 		holder += s.Suffix
 	}
-	e.UpToDate(ctx, s.Key)
 	err = e.Ask(ctx, op, s, false, func(ctx context.Context, opts run.Options) error {
 		// It may have a label: that is taken away with the hold.
 		ret := &Return{Holder: holder, Label: "?"}

@@ -218,9 +218,8 @@ func (e *Engine) rejected(ctx context.Context, hd *holding, s *Spec) bool {
 		defer hd.unlockOps()
 	}
 	switch {
-	case hd.counted() > 0, e.stands(s.Key, hd.field):
-		// It found out by asking, and may have handed on, before the message came.
-		return true
+	case hd.counted() > 0:
+		return true // it found out by asking, or has handed on, before the message came
 	case hd.hear():
 		return true
 	}

@@ -1,9 +1,6 @@
 package engine
 
 import (
-	"context"
-	"errors"
-	"sync"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/run"
@@ -11,77 +8,15 @@ import (
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 )
 
-// A lock that is given back while others of this client wait for it goes on to
-// the next of them for as long as a slice lasts: in memory, so that Redis hears
-// nothing of it, or, where Redis has a part in it, by one script that gives back
-// and takes. At the end of the slice it is given back in the ordinary way, and
-// the waiters of other clients have their turn.
-
-// chains are the locks of which Redis shows a holder who has handed on.
-type chains struct {
-	// mu guards the field below.
-	mu sync.Mutex
-	m  map[string]*chain // by main key
-}
-
-// A chain is a series of hand-overs in memory. The field of its first holder
-// stands in Redis for all who follow. That holder was made for one acquisition
-// and never comes back, so nobody else can mean that field.
-type chain struct {
-	key   string
-	stand string
-	slice time.Time // when it ends
-
-	// mu guards the fields below.
-	mu    sync.Mutex
-	timer *time.Timer
-	last  *holding // who has the lock now
-	spec  *Spec
-	// moving is set from when the field of last is sent to take the place of the
-	// stand until an answer says that it has not: either may stand in Redis.
-	moving bool
-}
-
-// catchUpAfter is how long after its slice the field of a chain is brought up to
-// date, if the last holder has the lock yet.
-const catchUpAfter = 15 * time.Millisecond
+// A lock that is given back while others of this client wait for it goes to the next of
+// them for as long as a slice lasts. Redis hears nothing of it: the waiter takes over the
+// holding, with its holder and its lease, and has a Hold of its own. Where that cannot be,
+// one script gives the lock back and takes it for the waiter. After the slice the lock is
+// released in the ordinary way, and the waiters of other clients have their turn.
 
 // handsOn reports whether s may be handed on, in a slice that ends then.
 func (e *Engine) handsOn(s *Spec, slice time.Time) bool {
 	return s.HandsOn && e.cfg.HandOver > 0 && time.Now().Before(slice)
-}
-
-// standing returns the field that stands in Redis for what hd has, or gave up
-// last.
-func (hd *holding) standing() string {
-	hd.mu.Lock()
-	defer hd.mu.Unlock()
-	return hd.standingLocked()
-}
-
-func (hd *holding) standingLocked() string {
-	if hd.chain != nil {
-		return hd.chain.stand
-	}
-	return hd.field
-}
-
-// moved reports whether Redis may show hd by another field than the one that was
-// asked for: then the answer that it is not there says nothing.
-func (hd *holding) moved(asked string) bool {
-	hd.mu.Lock()
-	ch, now := hd.chain, hd.standingLocked()
-	hd.mu.Unlock()
-	return now != asked || ch.moves()
-}
-
-func (ch *chain) moves() bool {
-	if ch == nil {
-		return false
-	}
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	return ch.moving
 }
 
 // renewed reports whether c asks for what the watchdog renews without a limit.
@@ -89,25 +24,12 @@ func (c *claim) renewed() bool {
 	return c.cfg.Lease == 0 && c.cfg.MaxHold == 0 && c.cfg.AtLeast == 0
 }
 
-// handOver gives what h has given up to the next waiter in memory. The caller has
-// the holding's ops.
+// handOver lets the next waiter take over the holding of h, which has been given up, and
+// reports whether it did. The caller has the holding's ops and is counted in; the waiter
+// has both then.
 func (h *Hold) handOver() bool {
 	e, hd, s := h.holding.engine, h.holding, h.spec
-	if !e.handsOn(s, hd.slice) || hd.tagged.Load() {
-		return false
-	}
-	hd.mu.Lock()
-	ch := hd.chain
-	nobodys := ch != nil || hd.fresh && hd.acquireInDoubtUntil.IsZero()
-	// What stands in Redis for the next one must not be made to last longer.
-	nobodys = nobodys && hd.extends == 0 && !time.Now().Before(hd.extended)
-	hd.mu.Unlock()
-	if !nobodys || ch.moves() || s.Fenced && hd.more == 0 {
-		return false
-	}
-	// A renewal that is due would find another holder each time, and serve none. And
-	// nobody gets a longer lease than the one that was asked for.
-	if left := hd.left.Remaining(e.now()); left < e.cfg.WatchdogTimeout*2/3 || left > e.cfg.WatchdogTimeout {
+	if !e.handsOn(s, hd.slice) || !e.lines.Waits(s.Line) || !hd.canBeTakenOver(s) {
 		return false
 	}
 	for {
@@ -115,226 +37,68 @@ func (h *Hold) handOver() bool {
 		if next == nil {
 			return false
 		}
-		c := next.claim
-		if !c.renewed() {
+		c, own := next.claim, next.claim.holding
+		if !c.fresh || !c.renewed() {
 			next.Cancel()
-			c.holding.unlockOps()
+			own.unlockOps()
 			return false
 		}
-		g := Grant{chain: ch, slice: hd.slice}
+		g := Grant{slice: hd.slice, room: &own.room}
 		if s.Fenced {
 			g.Token, g.more = hd.token+1, hd.more-1
 		}
-		if ch == nil {
-			g.chain = e.newChain(hd, s)
-		}
-		kept := next.Commit(c.lease(), func() {
-			c.sheds()
-			c.hold = c.holding.grant(c.ctx, c.spec, c.cfg, g, 1, hd.left)
-			if c.hold == nil {
-				return
-			}
-			g.chain.passTo(c.holding, c.spec)
-			if c.doubts > 0 {
-				c.holding.acquireInDoubt(c.until)
+		committed := next.Commit(c.lease(), func() {
+			// Not if the window is over, or the client is being closed.
+			if hold := hd.grant(c.ctx, c.spec, c.cfg, g, 1, hd.left); hold != nil {
+				c.takeOver(hd)
+				c.hold = hold
+				hd.unlockOps()
 			}
 		})
-		done := kept && c.hold != nil
-		c.holding.unlockOps()
-		if !done && ch == nil {
-			e.endChain(g.chain)
+		handed := committed && c.hold != nil
+		own.unlockOps()
+		if handed {
+			own.leave()
 		}
-		if kept {
-			return done // if not, the window was over, or the client is being closed
-		}
-	}
-}
-
-// newChain returns a chain in which the field of hd stands.
-func (e *Engine) newChain(hd *holding, s *Spec) *chain {
-	ch := &chain{key: s.Key, stand: hd.field, slice: hd.slice}
-	ch.mu.Lock()
-	ch.timer = time.AfterFunc(time.Until(ch.slice)+catchUpAfter, func() { e.catchUp(ch) })
-	ch.mu.Unlock()
-	e.chains.mu.Lock()
-	defer e.chains.mu.Unlock()
-	if e.chains.m == nil {
-		e.chains.m = make(map[string]*chain)
-	}
-	e.chains.m[ch.key] = ch
-	return ch
-}
-
-// stands reports whether the field of a holder stands in Redis for whoever has the
-// lock now.
-func (e *Engine) stands(key, field string) bool {
-	e.chains.mu.Lock()
-	defer e.chains.mu.Unlock()
-	ch := e.chains.m[key]
-	return ch != nil && ch.stand == field
-}
-
-// endChain forgets a chain whose stand Redis does not show any more.
-func (e *Engine) endChain(ch *chain) {
-	ch.mu.Lock()
-	ch.timer.Stop()
-	ch.mu.Unlock()
-	e.chains.mu.Lock()
-	defer e.chains.mu.Unlock()
-	if e.chains.m[ch.key] == ch {
-		delete(e.chains.m, ch.key)
-	}
-}
-
-func (ch *chain) passTo(hd *holding, s *Spec) {
-	ch.mu.Lock()
-	ch.last, ch.spec = hd, s
-	ch.mu.Unlock()
-}
-
-// UpToDate makes Redis show the true holder of the lock with that main key, as
-// far as it is one of this client. Whoever asks Redis about holders calls it
-// before. It returns when ctx ends, if not earlier.
-func (e *Engine) UpToDate(ctx context.Context, key string) {
-	e.chains.mu.Lock()
-	ch := e.chains.m[key]
-	e.chains.mu.Unlock()
-	if ch == nil {
-		return
-	}
-	done := make(chan struct{})
-	go func() { // it goes on for the next one who asks
-		defer close(done)
-		e.catchUp(ch)
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	case <-e.gate.Closed():
-	}
-}
-
-var errNobodyYet = errors.New("a hand-over has begun and nobody has the lock yet")
-
-// lockLast takes the ops of who has the lock, or had it last. It returns nil when
-// nobody of the chain has it.
-func (ch *chain) lockLast(ctx context.Context) (*holding, *Spec, error) {
-	for {
-		ch.mu.Lock()
-		hd, s := ch.last, ch.spec
-		ch.mu.Unlock()
-		if hd == nil {
-			return nil, nil, errNobodyYet
-		}
-		if err := hd.lockOps(ctx); err != nil {
-			return nil, nil, err
-		}
-		ch.mu.Lock()
-		last := ch.last == hd
-		ch.mu.Unlock()
-		hd.mu.Lock()
-		has := hd.chain == ch && hd.count > 0
-		hd.mu.Unlock()
-		if last && has {
-			return hd, s, nil
-		}
-		hd.unlockOps()
-		if last {
-			return nil, nil, nil // it was given back, or lost
+		if committed {
+			return handed
 		}
 	}
 }
 
-// catchUp puts the field of who has the lock into the place of the stand, and
-// tries again later if that cannot be now.
-func (e *Engine) catchUp(ch *chain) {
-	if !e.gate.Enter() {
-		return
-	}
-	defer e.gate.Leave()
-	ctx, cancel := context.WithTimeout(e.gate.Late(), returnBound)
-	defer cancel()
-	again := returnBound
-	hd, s, err := ch.lockLast(ctx)
-	switch {
-	case errors.Is(err, errNobodyYet):
-		again = catchUpAfter
-	case err != nil:
-	case hd == nil:
-		e.endChain(ch)
-		return
-	default:
-		err = hd.moveIn(ctx, s)
-		hd.unlockOps()
-		if err == nil || errors.Is(err, ErrLeaseLost) {
-			return
-		}
-	}
-	ch.mu.Lock()
-	ch.timer.Reset(again)
-	ch.mu.Unlock()
-}
-
-// moveIn puts the field of hd into the place of the one that stands for it, if
-// another does. The caller has ops, and hd the lock.
-func (hd *holding) moveIn(ctx context.Context, s *Spec) error {
-	e := hd.engine
+// canBeTakenOver reports whether a waiter can take over hd, which nobody has now: it may
+// do nothing else than the waiter asks for, and no request for the one before may come.
+// The caller has ops.
+func (hd *holding) canBeTakenOver(s *Spec) bool {
+	now := time.Now()
 	hd.mu.Lock()
-	ch, count := hd.chain, hd.count
+	settled := hd.acquireInDoubtUntil.IsZero() && hd.extends == 0 && !now.Before(hd.extended)
 	hd.mu.Unlock()
-	if ch == nil {
-		return nil
+	if !settled || !hd.fresh || hd.tagged.Load() || hd.releaseInDoubtFor() > 0 || hd.lingers() >= time.Millisecond {
+		return false
 	}
-	ch.mu.Lock()
-	before := ch.moving
-	ch.moving = true
-	ch.mu.Unlock()
-	ret := &Return{
-		Holder: ch.stand, Heir: &Request{Holder: hd.field, Count: count},
-		Deadline: e.deadline(returnBound),
+	if s.Fenced && hd.more == 0 {
+		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, returnBound)
-	defer cancel()
-	v, err := s.Scripts.Release(ctx, e, run.CleanUp, ret)
-	if err == nil && v != PastDeadline {
-		hd.mu.Lock()
-		hd.chain = nil
-		hd.mu.Unlock()
-		e.endChain(ch)
-		if !ret.Given {
-			hd.gone()
-			return errLost
-		}
-		return nil
-	}
-	if err != nil && run.Classify(err) != run.Unknown { // if it was too late, an earlier run may have been in time
-		ch.mu.Lock()
-		ch.moving = before
-		ch.mu.Unlock()
-	}
-	if err == nil {
-		err = run.ErrLate
-	}
-	return err
+	// A renewal that is due would find another Hold each time, and serve none. And no
+	// waiter gets a longer lease than the one that it asked for.
+	left, full := hd.left.Remaining(hd.engine.now()), hd.engine.cfg.WatchdogTimeout
+	return left >= full*2/3 && left <= full
 }
 
-// unchain notes that what stood in Redis for hd has been given back.
-func (hd *holding) unchain() {
-	hd.mu.Lock()
-	ch := hd.chain
-	hd.mu.Unlock()
-	if ch != nil {
-		hd.engine.endChain(ch)
+// takeOver makes hd, which c has just been granted, its holding. What Redis may grant to
+// the holder that c had until then goes to nobody, and is undone.
+func (c *claim) takeOver(hd *holding) {
+	own := c.holding
+	c.holding = hd
+	hd.beginClaim()
+	if left := own.endClaim(); left || c.doubts > 0 {
+		former := own.earlierClaim(c.spec)
+		former.inDoubt, former.doubts, former.until = true, c.doubts, c.until
+		former.waiting = true
+		c.inDoubt, c.doubts, c.lates, c.until = false, 0, 0, time.Time{}
+		c.spec.engine.undo(former)
 	}
-}
-
-// otherField returns the field to give back if the one that stands was found gone:
-// it may have been brought up to date by a request without an answer.
-func (hd *holding) otherField() (field string, ok bool) {
-	hd.mu.Lock()
-	ch := hd.chain
-	hd.mu.Unlock()
-	return hd.field, ch.moves()
 }
 
 // An heir is the waiter of this client to whom a lock goes on as it is given
@@ -396,28 +160,6 @@ func (e *Engine) heir(s *Spec, slice time.Time) *heir {
 		}
 	}
 	return h
-}
-
-// sheds has c go on under a number of which Redis knows nothing, if its own may be in a
-// list: what is given under that one from here on is nobody's, and is given back. It is
-// called as a reservation is committed; the caller has the ops of the holding, before and after.
-func (c *claim) sheds() {
-	e, s, old := c.spec.engine, c.spec, c.holding
-	if !c.fresh || !e.waitlist.has(s.Key, old.field) {
-		return
-	}
-	c.holding = e.enter(NewHolder(), s, true)
-	c.holding.tryOps() // nobody else knows it
-	c.holding.beginClaim()
-	if left := old.endClaim(); left || c.doubts > 0 {
-		former := old.earlierClaim(s)
-		former.inDoubt, former.doubts, former.until = true, c.doubts, c.until
-		former.waiting = true
-		c.inDoubt, c.doubts, c.lates, c.until = false, 0, 0, time.Time{}
-		e.undo(former)
-	}
-	old.unlockOps()
-	old.leave()
 }
 
 // settle tells the heir what has become of the request that was sent at a time,

@@ -214,8 +214,7 @@ func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 	}
 	retry := e.NewRetrier(e.cfg.AnswerTimeout)
 	for {
-		e.UpToDate(ctx, s.Key)
-		sent, field := e.now(), hd.standing()
+		sent := e.now()
 		lease, err := h.withinMaxHold(wanted)
 		if err != nil {
 			if maybe {
@@ -223,9 +222,9 @@ func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 			}
 			return e.Wrap("extend", s, err)
 		}
-		results, err := e.renewAll(ctx, retry.Options(), s.Scripts, []Renewal{{Key: s.Key, Holder: field, Count: hd.counted(), Label: hd.labelled(), Lease: lease}}, e.cfg.Acks.Renewals)
+		results, err := e.renewAll(ctx, retry.Options(), s.Scripts, []Renewal{{Key: s.Key, Holder: hd.field, Count: hd.counted(), Label: hd.labelled(), Lease: lease}}, e.cfg.Acks.Renewals)
 		switch {
-		case err != nil || results == nil || results[0] == watchdog.Failed, results[0] == watchdog.NotOurs && hd.moved(field):
+		case err != nil || results == nil || results[0] == watchdog.Failed:
 			maybe = maybe || results == nil && run.Classify(err) == run.Unknown
 			if err := retry.After(ctx, err); err != nil {
 				if maybe {

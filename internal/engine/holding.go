@@ -81,18 +81,18 @@ type holding struct {
 	claims   int      // attempts in its name that have not come to their end
 	heard    bool     // that it was given something, which it has not taken
 	ownEntry ownEntry // for the waitlist; see waitlist.go
-	// chain is set while another field than ours stands in Redis for what we have.
-	chain *chain
 	// unknown is the last hold, when it was given back and Redis did not answer.
 	unknown *Hold
 	// acquireInDoubtUntil is until when a request without an answer may be carried out.
 	acquireInDoubtUntil time.Time
-	// For the first item and the first hold: most holdings have no other.
-	room struct {
-		item  watchdog.Item
-		hold  Hold
-		holds [1]*Hold
-	}
+	room                room // for the first hold: most holdings have no other
+}
+
+// A room is what a first hold takes, so that it need not be allocated by itself.
+type room struct {
+	item  watchdog.Item
+	hold  Hold
+	holds [1]*Hold
 }
 
 // holder returns "<client id>:<number>".
@@ -326,18 +326,24 @@ func (hd *holding) grant(parent context.Context, s *Spec, cfg *LockConfig, g Gra
 	if hd.count != count-1 {
 		return nil
 	}
-	h := hd.newHoldLocked()
+	in := g.room
+	if in == nil {
+		in = &hd.room
+	}
+	h := hd.newHoldLocked(in)
 	*h = Hold{holding: hd, spec: s, cfg: cfg, parent: parent, token: g.Token, since: since}
 	first := hd.count == 0
 	if first {
-		hd.chain, hd.unknown = g.chain, nil
+		hd.unknown = nil
 	}
 	hd.holds = append(hd.holds, h)
 	plan := hd.planLocked(h.since)
 	if first {
 		// A new item each time: a loss that the watchdog has found but not told
 		// yet must not be taken for a loss of this hold.
-		hd.item = hd.newItem()
+		if hd.item = &in.item; h != &in.hold {
+			hd.item = new(watchdog.Item)
+		}
 		*hd.item = watchdog.Item{Group: s.group, Subject: hd}
 		if !hd.engine.watchdog.Add(hd.item, window, plan) {
 			hd.holds = nil
@@ -412,22 +418,15 @@ func (hd *holding) had() bool {
 	return hd.room.hold.holding != nil
 }
 
-// newItem returns an item that was never watched.
-func (hd *holding) newItem() *watchdog.Item {
-	if hd.item == nil {
-		return &hd.room.item
-	}
-	return new(watchdog.Item)
-}
-
-// newHoldLocked returns one that was never anybody's. The room among the holds is
-// for the first one too: endAll looks at its holds when others may have come.
-func (hd *holding) newHoldLocked() *Hold {
-	if hd.room.hold.holding != nil {
+// newHoldLocked returns a Hold that was never anybody's, in that room if nobody has been
+// there. The room among the holds is for the first one too: end looks at its holds when
+// others may have come.
+func (hd *holding) newHoldLocked(in *room) *Hold {
+	if in.hold.holding != nil {
 		return new(Hold)
 	}
-	hd.holds = hd.room.holds[:0]
-	return &hd.room.hold
+	hd.holds = append(in.holds[:0], hd.holds...)
+	return &in.hold
 }
 
 // dropLocked takes h out of the holds.

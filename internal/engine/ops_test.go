@@ -53,14 +53,14 @@ func TestHoldsAreNeverUsedAgain(t *testing.T) {
 	hd := new(holding)
 	seen := make(map[*Hold]bool)
 	for range 3 {
-		h := hd.newHoldLocked()
+		h := hd.newHoldLocked(&hd.room)
 		require.False(t, seen[h])
 		seen[h] = true
 		h.holding = hd
 		hd.holds = append(hd.holds, h)
 		before := hd.holds
 		hd.holds = nil // as endAll does, which goes on with those of before
-		next := hd.newHoldLocked()
+		next := hd.newHoldLocked(&hd.room)
 		require.False(t, seen[next])
 		seen[next] = true
 		hd.holds = append(hd.holds, next)

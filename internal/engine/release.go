@@ -32,7 +32,12 @@ func (h *Hold) unlock(bounded context.Context) error {
 	if !hd.rejoin() {
 		return h.NotHeld("unlock")
 	}
-	defer hd.leave()
+	handed := false // then a waiter has the holding, and is counted in instead
+	defer func() {
+		if !handed {
+			hd.leave()
+		}
+	}()
 	if !hd.tryOps() {
 		timed, cancel := run.Timed(bounded)
 		defer cancel()
@@ -48,6 +53,10 @@ func (h *Hold) unlock(bounded context.Context) error {
 		}
 		hd.unlockOps()
 		return e.Wrap("unlock", h.spec, err)
+	}
+	if handed = target == 0 && trusted && h.handOver(); handed {
+		e.cfg.Hooks.released(h.spec, h.since)
+		return nil
 	}
 	err = h.giveBack(bounded, target, trusted)
 	if Done(err) && target == 0 {
@@ -150,13 +159,9 @@ func (hd *holding) giveUpRest(ctx context.Context, s *Spec, ret *Return) {
 	}
 	hd.fresh = hd.fresh && hd.alone() // a re-entry under way goes on under the holder, as in giveUp
 	now := time.Now()
-	*ret = Return{Holder: hd.standing(), Label: hd.tag()}
+	*ret = Return{Holder: hd.field, Label: hd.tag()}
 	ret.lingerFor(hd, s)
-	v, err := e.returnOnce(ctx, hd, s, ret, now)
-	if other, ok := hd.otherField(); ok && err == nil && v == NotHolder && ret.Holder != other {
-		ret.Holder = other
-		_, err = e.returnOnce(ctx, hd, s, ret, now)
-	}
+	_, err := e.returnOnce(ctx, hd, s, ret, now)
 	if run.Classify(err) == run.Unknown && !hd.fresh {
 		hd.releaseInDoubt(now.Add(returnBound + run.ClockSlack))
 	}
@@ -175,13 +180,9 @@ func (r *Return) lingerFor(hd *holding, s *Spec) {
 func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 	e, hd, s := h.holding.engine, h.holding, h.spec
 	ret := &h.ret
-	*ret = Return{Holder: hd.standing(), Count: target, Label: hd.tag(), acked: e.cfg.Acks.Releases}
+	*ret = Return{Holder: hd.field, Count: target, Label: hd.tag(), acked: e.cfg.Acks.Releases}
 	if target == 0 {
 		ret.lingerFor(hd, s)
-	}
-	if target == 0 && ret.Linger == 0 && trusted && e.awaited(s) && h.handOver() {
-		hd.unlockOps()
-		return nil
 	}
 	var last error
 	var doubted *heir
@@ -221,10 +222,6 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 			ret.Label = "" // it expires
 			ret.Alone, heirs = true, false
 		}
-		if other, ok := hd.otherField(); ok && err == nil && v == NotHolder && ret.Holder != other {
-			ret.Holder = other
-			continue
-		}
 		switch {
 		case err == nil && (v == Granted || v == Unchanged), err == nil && v == NotHolder && maybe:
 			if !trusted {
@@ -236,10 +233,9 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 				e.lines.HoldBack(s.Line, e.cfg.HandOver+e.cfg.HandOver/2)
 			}
 			if target == 0 {
-				hd.unchain()
 				hd.tagged.Store(false)
 			}
-			if !hd.fresh && ret.Holder == hd.field {
+			if !hd.fresh {
 				hd.releaseInDoubt(acts) // it must not meet the next hold
 			}
 			hd.unlockOps()

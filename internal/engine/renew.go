@@ -69,19 +69,6 @@ func (e *Engine) renew(ctx context.Context, _ string, batch []watchdog.Renewal) 
 			}
 		}
 	}
-	asked := g.asked
-	for i, s := range g.specs {
-		if s == nil {
-			continue
-		}
-		if results[i] == watchdog.NotOurs {
-			hd, ok := batch[i].Item.Subject.(*holding)
-			if ok && hd.moved(asked[0].Holder) {
-				results[i] = watchdog.Failed // by now it stands there under another name
-			}
-		}
-		asked = asked[1:]
-	}
 	e.reportRenewals(batch, g.specs, results, err)
 	return results
 }
@@ -143,7 +130,7 @@ func (hd *holding) renewal(lease time.Duration) (*Spec, Renewal) {
 		return nil, Renewal{}
 	}
 	s := hd.holds[0].spec
-	return s, Renewal{Key: s.Key, Holder: hd.standingLocked(), Count: hd.count, Lease: lease, Label: hd.label}
+	return s, Renewal{Key: s.Key, Holder: hd.field, Count: hd.count, Lease: lease, Label: hd.label}
 }
 
 // labelled returns the label of the holds.

@@ -120,8 +120,8 @@ type Grant struct {
 	Next   string // see wait.Answer
 
 	more  int64     // tokens behind Token that are there to be handed on
-	chain *chain    // of hand-overs in memory, whose field stands in Redis
 	slice time.Time // until when it may be handed on; zero: as if granted just now
+	room  *room     // for the Hold; nil: that of the holding
 }
 
 // A Status is what a script said.

@@ -60,7 +60,6 @@ func Read(ctx context.Context, e *engine.Engine, name string) (Object, error) {
 	if err := names.Check(name); err != nil {
 		return Object{}, e.Wrap("info", s, err)
 	}
-	e.UpToDate(ctx, key)
 	var in Object
 	var odd error // a conflict of keys; asking again would not help
 	err := e.Ask(ctx, "info", e.Prepare(s), true, func(ctx context.Context, opts run.Options) (err error) {

@@ -2,13 +2,13 @@ package handover_test
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -19,8 +19,7 @@ import (
 	"github.com/latchkey-go/latchkey/rlock"
 )
 
-// The slice of the tests in fake time, and how long after it Redis shows who has
-// the lock.
+// The slice of the tests in fake time, and a time that is longer.
 const (
 	passSlice  = 10 * time.Millisecond
 	passShown  = 50 * time.Millisecond
@@ -108,32 +107,39 @@ func (p *passing) showsHolder(count string) {
 // In memory Redis hears nothing of it, and the first to come is the first served.
 func TestHandOverInMemory(t *testing.T) {
 	inPassing(t, 20, nil, func(p *passing) {
-		stands := p.hold.HolderID()
 		require.Zero(p, p.sent(func() {
 			for range 20 {
 				h := p.next()
 				require.NoError(p, h.Context().Err())
 				require.Positive(p, h.Remaining())
 				require.Equal(p, 1, p.c.Stats().Held)
+				p.showsHolder("1")
 			}
 		}), "commands sent")
-		p.shows(map[string]string{stands: "1"})
 		require.EqualValues(p, 1, p.sent(func() { require.NoError(p, p.hold.Unlock(p.Context())) }), "the last one tells Redis")
 		p.shows(map[string]string{})
 	})
 }
 
-// A hold that lasts is shown in its own name soon; nothing more is sent for it
-// than that.
+// Redis is right about the holder all the time, and hears nothing of a hold that lasts
+// but its renewals.
 func TestHandOverIsShown(t *testing.T) {
 	inPassing(t, 3, nil, func(p *passing) {
 		p.next()
 		p.next()
-		require.EqualValues(p, 1, p.sent(func() { p.env.Advance(passShown) }))
+		require.Zero(p, p.sent(func() { p.env.Advance(passShown) }))
 		p.showsHolder("1")
-		ttl := p.env.Mini.TTL(passName)
-		require.Greater(p, ttl, 29*time.Second)
-		p.env.Advance(passFuture) // renewed in its own name
+		n, err := p.l.HoldCount(p.hold.Context())
+		require.NoError(p, err)
+		require.Equal(p, 1, n)
+		held, err := p.l.IsHeldBy(p.Context(), p.hold.Holder())
+		require.NoError(p, err)
+		require.True(p, held)
+		info, err := p.c.Info(p.Context(), passName)
+		require.NoError(p, err)
+		require.Len(p, info.Holders, 1)
+		require.Equal(p, p.hold.HolderID(), info.Holders[0].ID)
+		p.env.Advance(passFuture)
 		require.NoError(p, p.hold.Context().Err())
 		require.Zero(p, p.c.Stats().Losses)
 		p.showsHolder("1")
@@ -145,57 +151,82 @@ func TestHandOverIsShown(t *testing.T) {
 	})
 }
 
-// Whoever asks is told the truth at once, by every method.
-func TestHandOverIsToldToWhoAsks(t *testing.T) {
-	for name, check := range map[string]func(p *passing, before latchkey.Holder){
-		"IsHeldBy": func(p *passing, before latchkey.Holder) {
-			ok, err := p.l.IsHeldBy(p.Context(), p.hold.Holder())
-			require.NoError(p, err)
-			require.True(p, ok)
-			ok, err = p.l.IsHeldBy(p.Context(), before)
-			require.NoError(p, err)
-			require.False(p, ok)
-		},
-		"HoldCount": func(p *passing, _ latchkey.Holder) {
-			n, err := p.l.HoldCount(p.hold.Context())
-			require.NoError(p, err)
-			require.Equal(p, 1, n)
-		},
-		"Info": func(p *passing, _ latchkey.Holder) {
-			info, err := p.c.Info(p.Context(), passName)
-			require.NoError(p, err)
-			require.Len(p, info.Holders, 1)
-			require.Equal(p, p.hold.HolderID(), info.Holders[0].ID)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inPassing(t, 2, nil, func(p *passing) {
-				before := p.hold.Holder()
-				p.next()
-				check(p, before)
-				p.next() // in memory again
-				require.NoError(p, p.hold.Unlock(p.Context()))
-				p.shows(map[string]string{})
-			})
-		})
-	}
-}
-
-// Asking does not outlast its context, though Redis does not answer.
-func TestHandOverIsNotWaitedFor(t *testing.T) {
+// The holder is that of both, but each has a Hold and a context of its own: those of the one
+// before say nothing about the lock any more.
+func TestHandOverEndsTheHoldBefore(t *testing.T) {
 	inPassing(t, 1, nil, func(p *passing) {
+		before := p.hold
+		ctx := context.WithoutCancel(before.Context())
 		p.next()
-		p.env.Partition()
-		ctx, cancel := context.WithTimeout(p.Context(), 30*time.Millisecond)
-		defer cancel()
-		start := time.Now()
-		_, err := p.l.HoldCount(latchkey.WithHolder(ctx))
-		require.ErrorIs(p, err, context.DeadlineExceeded)
-		require.Equal(p, 30*time.Millisecond, time.Since(start))
-		p.env.Heal()
-		p.env.Advance(10 * time.Second)
+		require.ErrorIs(p, before.Unlock(p.Context()), latchkey.ErrNotHeld)
+		require.ErrorIs(p, before.Extend(p.Context(), time.Minute), latchkey.ErrNotHeld)
+		require.ErrorIs(p, p.l.Unlock(ctx), latchkey.ErrNotHeld)
+		require.ErrorIs(p, context.Cause(before.Context()), context.Canceled)
+		require.Zero(p, before.Remaining())
+		_, err := p.l.TryLock(ctx)
+		require.ErrorIs(p, err, latchkey.ErrNotAcquired, "it is not its lock any more")
+		n, err := p.l.HoldCount(ctx)
+		require.NoError(p, err)
+		require.Zero(p, n)
+		require.NoError(p, p.hold.Context().Err())
 		p.showsHolder("1")
 		require.NoError(p, p.hold.Unlock(p.Context()))
+		p.shows(map[string]string{})
+	})
+}
+
+// A re-entry that is under way as its hold is given back is granted, and the waiter has its
+// turn afterwards.
+func TestHandOverMeetsAReentry(t *testing.T) {
+	inPassing(t, 1, nil, func(p *passing) {
+		holder := p.hold.HolderID()
+		link := p.env.Link(p.env.Redis)
+		link.HoldFor(time.Millisecond)
+		link.OnNext(1, "evalsha", redistest.Hold)
+		ctx := context.WithoutCancel(p.hold.Context())
+		again := locktest.Later(func() (*latchkey.Hold, error) { return p.l.Lock(ctx) })
+		synctest.Wait()
+		require.NoError(p, p.hold.Unlock(p.Context()))
+		r := <-again
+		require.NoError(p, r.Err)
+		require.Equal(p, holder, r.Hold.HolderID())
+		require.Empty(p, p.line[0])
+		require.NoError(p, r.Hold.Unlock(p.Context()))
+		next := <-p.line[0]
+		require.NoError(p, next.Err)
+		require.NoError(p, next.Hold.Unlock(p.Context()))
+		p.shows(map[string]string{})
+	})
+}
+
+// A waiter whose own request has no answer leaves it behind: the lock is not granted to
+// nobody when that comes late.
+func TestHandOverLeavesADoubtBehind(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+		rdb := env.Client(func(o *redis.Options) { o.ReadTimeout = 100 * time.Millisecond })
+		p := &passing{T: t, env: env, c: locktest.NewClient(t, rdb, latchkey.WithHandOver(time.Hour))}
+		p.l = rlock.New(p.c, passName)
+		p.hold = locktest.Must(t)(p.l.Lock(t.Context()))
+		p.line = append(p.line, p.wait(t.Context()))
+		env.Advance(time.Second)
+		link, late := env.Link(rdb), false
+		link.HoldFor(300 * time.Millisecond)
+		link.OnCommand(func(args []string) redistest.Act {
+			if locktest.Runs(args, lua.RLockAcquire) && !late {
+				late = true
+				return redistest.Late
+			}
+			return redistest.Pass
+		})
+		env.Redis.Publish(t.Context(), "redisson_lock__channel:{a}", "0") // so that it asks
+		env.Advance(200 * time.Millisecond)                               // it has asked again, and was refused
+		require.True(t, late)
+		require.Equal(t, p.hold.HolderID(), p.next().HolderID(), "in memory")
+		require.NoError(t, p.hold.Unlock(t.Context()))
+		p.shows(map[string]string{})
+		env.Advance(200 * time.Millisecond)
+		env.Advance(5 * time.Second) // by then its deadline is over
+		p.shows(map[string]string{})
 	})
 }
 
@@ -315,7 +346,6 @@ func TestHandOverFenced(t *testing.T) {
 		require.Equal(p, taken, p.hold.Token(), "all of them")
 		p.env.Advance(passShown)
 		p.showsHolder("1")
-		require.Equal(p, taken, p.counter(), "nor does the one who is shown at last")
 
 		// The slice is over: each has to ask.
 		next(1)
@@ -421,8 +451,7 @@ func TestHandOverEndsWithItsSlice(t *testing.T) {
 	})
 }
 
-// What has been taken away is noticed by who has it, though another field stood
-// there for it.
+// What has been taken away is noticed by who has it.
 func TestHandOverThenForced(t *testing.T) {
 	for name, force := range map[string]func(p *passing){
 		"ForceUnlock": func(p *passing) {
@@ -438,7 +467,7 @@ func TestHandOverThenForced(t *testing.T) {
 				force(p)
 				select {
 				case <-p.hold.Lost():
-				case <-time.After(10 * time.Second): // a renewal
+				case <-time.After(11 * time.Second): // a renewal
 					require.FailNow(p, "it is not told")
 				}
 				require.ErrorIs(p, p.hold.Unlock(p.Context()), latchkey.ErrLeaseLost)
@@ -474,37 +503,18 @@ func TestHandOverThenLost(t *testing.T) {
 	})
 }
 
-// So can a hold whose field has come into the place of the first one's unheard: its
-// Unlock gives back what stands there.
-func TestHandOverShownUnheardThenLost(t *testing.T) {
-	inPassing(t, 1, nil, func(p *passing) {
-		p.next()
-		link, moved := p.env.Link(p.env.Redis), false
-		link.OnCommand(func(args []string) redistest.Act {
-			switch {
-			case moved:
-				return redistest.Drop
-			case locktest.Runs(args, lua.RLockPass):
-				moved = true
-				return redistest.Swallow
-			}
-			return redistest.Pass
-		})
-		<-p.hold.Lost()
-		p.showsHolder("1")
-		link.OnCommand(nil)
-		require.ErrorIs(p, p.hold.Unlock(p.Context()), latchkey.ErrLeaseLost)
-		p.shows(map[string]string{})
-	})
-}
-
-// A holder that comes again is one of many, whoever's field stands there.
+// A waiter that has a holder already keeps that one: one command gives back and takes.
 func TestHandOverToOneWhoComesAgain(t *testing.T) {
 	inPassing(t, 0, nil, func(p *passing) {
 		mine := latchkey.WithHolder(p.Context())
 		p.line = append(p.line, p.wait(mine), p.wait(p.Context()))
-		p.next()
-		p.next()
+		require.EqualValues(p, 1, p.sent(func() { p.next() }))
+		p.showsHolder("1")
+		held, err := p.l.IsHeldBy(p.Context(), p.hold.Holder())
+		require.NoError(p, err)
+		require.True(p, held)
+		require.EqualValues(p, 1, p.sent(func() { p.next() }), "that holder may come again, so nobody takes it over")
+		p.showsHolder("1")
 		again := p.wait(mine)
 		refused, err := p.l.TryLock(mine)
 		require.ErrorIs(p, err, latchkey.ErrNotAcquired)
@@ -522,7 +532,7 @@ func TestHandOverToOneWhoComesAgain(t *testing.T) {
 	})
 }
 
-// Close gives back what stands in another name, and wakes nobody of its own.
+// Close gives back what was handed over, and wakes nobody of its own.
 func TestHandOverThenClose(t *testing.T) {
 	inPassing(t, 2, nil, func(p *passing) {
 		p.next()
@@ -532,79 +542,4 @@ func TestHandOverThenClose(t *testing.T) {
 		p.env.Advance(time.Second)
 		p.shows(map[string]string{})
 	})
-}
-
-// The field of a chain is brought up to date by a request whose answer is lost,
-// or that is late: whatever stands there is kept, and given back.
-func TestHandOverShownInDoubt(t *testing.T) {
-	for _, act := range []redistest.Act{redistest.Swallow, redistest.Drop, redistest.LoseFIN, redistest.RefuseRST} {
-		for name, then := range map[string]func(p *passing){
-			"unlock":  func(*passing) {},
-			"keep":    func(p *passing) { p.env.Advance(passFuture); p.showsHolder("1") },
-			"reenter": func(p *passing) { unlockAll(p, locktest.Must(p.T)(p.l.Lock(p.hold.Context()))) },
-			"extend":  func(p *passing) { require.NoError(p, p.hold.Extend(p.Context(), time.Hour)) },
-		} {
-			t.Run(fmt.Sprint(act, "/", name), func(t *testing.T) {
-				redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
-					p := &passing{T: t, env: env, c: locktest.NewClient(t, env.Redis, latchkey.WithWatchdogTimeout(3*time.Second))}
-					p.l = rlock.New(p.c, passName)
-					p.hold = locktest.Must(t)(p.l.Lock(t.Context()))
-					p.line = append(p.line, p.wait(t.Context()), p.wait(t.Context()))
-					p.next()
-					faults := 0
-					env.Link(env.Redis).OnCommand(func(args []string) redistest.Act {
-						if locktest.Runs(args, lua.RLockPass) && faults < 2 {
-							faults++
-							return act
-						}
-						return redistest.Pass
-					})
-					env.Advance(passShown) // it was sent; nobody knows what became of it
-					then(p)
-					require.NoError(t, p.hold.Context().Err(), "lost")
-					require.NoError(t, p.hold.Unlock(t.Context()))
-					p.hold = (<-p.line[0]).Hold
-					require.NoError(t, p.hold.Context().Err())
-					require.NoError(t, p.hold.Unlock(t.Context()))
-					env.Advance(passFuture)
-					p.shows(map[string]string{})
-					require.Zero(t, p.c.Stats().Losses)
-					require.Positive(t, faults)
-				})
-			})
-		}
-	}
-}
-
-// While nobody knows whose field stands there, Redis has a part in a hand-over: a
-// chain goes on from one field.
-func TestHandOverWhileInDoubt(t *testing.T) {
-	for _, act := range []redistest.Act{redistest.LoseFIN, redistest.RefuseRST} {
-		t.Run(act.String(), func(t *testing.T) {
-			inPassing(t, 0, nil, func(p *passing) {
-				mine := latchkey.WithHolder(p.Context())
-				p.line = append(p.line, p.wait(mine), p.wait(p.Context()))
-				p.next()
-				p.env.Link(p.env.Redis).OnNext(1, "evalsha", act) // the move
-				locked, err := p.l.IsLocked(p.Context())
-				require.NoError(p, err)
-				require.True(p, locked)
-				require.NoError(p, p.hold.Unlock(p.Context()))
-				p.hold = (<-p.line[0]).Hold
-				p.showsHolder("1")
-				refused, err := p.l.TryLock(mine)
-				require.ErrorIs(p, err, latchkey.ErrNotAcquired)
-				require.Nil(p, refused)
-				require.NoError(p, p.hold.Unlock(p.Context()))
-				p.env.Advance(passFuture)
-				p.shows(map[string]string{})
-			})
-		})
-	}
-}
-
-func unlockAll(p *passing, holds ...*latchkey.Hold) {
-	for _, h := range holds {
-		require.NoError(p, h.Unlock(p.Context()))
-	}
 }
