@@ -166,7 +166,8 @@ func (h *Hold) Token() int64 {
 }
 
 // Holder returns the holder. It is the holder of WithHolder if the context of
-// the acquire has one.
+// the acquire has one. Otherwise the lock makes one, which Holds that follow each
+// other in one process may share: see [WithHandOver].
 func (h *Hold) Holder() Holder {
 	l := h.live()
 	if l == nil {
