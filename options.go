@@ -145,8 +145,8 @@ func WithRecheck(d time.Duration) Option {
 // WithHandOver sets the slice: how long a lock may pass between waiters of this
 // client before the waiters of other clients have their turn. A lock that is
 // unlocked while other callers of the process wait goes to the next of them, if
-// possible without a request to Redis. The slice counts from the grant by
-// Redis. At its end the lock is unlocked for everybody, and if other clients
+// possible without a request to Redis. Then it has the holder of the caller
+// before it, with a Hold of its own. The slice counts from the grant by Redis. At its end the lock is unlocked for everybody, and if other clients
 // listen, this client leaves the lock to them for one and a half slices. The
 // same holds for permits of a semaphore. Fair locks and spin locks are never
 // handed over this way. 0 turns handing over off. Default: 10 ms.
