@@ -94,7 +94,7 @@ var watchdogBugs = []Bug{
 	},
 	{
 		Name: "engine/late-within-a-short-wait", What: "a request has no more time than a short wait, which is less than what the server's clock may be off by",
-		File: "internal/engine/call.go",
+		File: "internal/engine/attempt.go",
 		Old:  "max(d, leastBound)", New: "max(d, time.Millisecond)",
 		Package: "tests/leases", Run: "^TestShortWait$",
 	},
@@ -106,8 +106,8 @@ var watchdogBugs = []Bug{
 	},
 	{
 		Name: "engine/time-up-without-why", What: "a wait that ends while Redis does not answer says that somebody else has the lock",
-		File: "internal/engine/call.go",
-		Old:  "c.effort == nil || c.failing.IsZero()", New: "c.effort == nil || !c.failing.IsZero()",
+		File: "internal/engine/attempt.go",
+		Old:  "if c.failing.IsZero() {\n\t\treturn ErrNotAcquired", New: "if !c.failing.IsZero() {\n\t\treturn ErrNotAcquired",
 		Package: "internal/engine", Run: "^TestTimeUpSaysWhy$", Fast: true,
 	},
 	{

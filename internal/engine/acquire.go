@@ -40,7 +40,7 @@ func (s *Spec) Acquire(ctx context.Context, op *Op, cfg *LockConfig) (*Hold, err
 			return c.run(op, c.place.Await(ctx, c.overC()))
 		}
 	}
-	c, p := s.newClaim(ctx, op, cfg)
+	c, p := s.newLockAttempt(ctx, op, cfg)
 	return c.run(op, p)
 }
 
@@ -56,27 +56,26 @@ func (s *Spec) admit(ctx context.Context, op *Op, cfg *LockConfig) error {
 	return nil
 }
 
-// newClaim returns a claim of the holder in ctx, or of a fresh one, and room for how
+// newLockAttempt returns an attempt of the holder in ctx, or of a fresh one, and room for how
 // it waits.
-func (s *Spec) newClaim(ctx context.Context, op *Op, cfg *LockConfig) (*claim, *wait.Policy) {
+func (s *Spec) newLockAttempt(ctx context.Context, op *Op, cfg *LockConfig) (*lockAttempt, *wait.Policy) {
 	all := new(struct {
-		claim  claim
-		work   work
-		policy wait.Policy
+		attempt lockAttempt
+		policy  wait.Policy
 	})
-	c := &all.claim
+	c := &all.attempt
 	c.init(ctx, s, cfg)
 	c.bounded = op.Try || cfg.Waits
 	hd, fresh := s.engine.join(ctx, s)
 	c.holder, c.fresh = hd.key.holder, fresh
-	c.begins(&all.work, hd)
+	c.begins(hd)
 	return c, &all.policy
 }
 
-// follower returns a claim that may wait behind others of its client; nil when it has
-// to do something else first. What such a claim needs when it asks is made when it
-// comes to the head of the line: see Heads.
-func (s *Spec) follower(ctx context.Context, op *Op, cfg *LockConfig) *claim {
+// follower returns an attempt that may wait behind others of its client; nil when it has
+// to do something else first. Its holding is made when it comes to the head of the line:
+// see Heads.
+func (s *Spec) follower(ctx context.Context, op *Op, cfg *LockConfig) *lockAttempt {
 	bounded := op.Try || cfg.Waits
 	if s.Queue != nil || s.Shared || bounded && cfg.Wait <= 0 {
 		return nil
@@ -84,14 +83,14 @@ func (s *Spec) follower(ctx context.Context, op *Op, cfg *LockConfig) *claim {
 	if _, ok := s.engine.holderIn(ctx, s); ok {
 		return nil
 	}
-	c := new(claim)
+	c := new(lockAttempt)
 	c.init(ctx, s, cfg)
 	c.holder, c.fresh, c.bounded = NewHolder(), true, bounded
 	return c
 }
 
 // follow has c wait behind others of its client; false when there are none.
-func (c *claim) follow() bool {
+func (c *lockAttempt) follow() bool {
 	c.begin()
 	if !c.spec.engine.lines.Follow(c.spec.Line, c, &c.place) {
 		c.stop()
@@ -102,7 +101,7 @@ func (c *claim) follow() bool {
 }
 
 // tellOfWait tells the observer that c, which follows others, waits.
-func (c *claim) tellOfWait() {
+func (c *lockAttempt) tellOfWait() {
 	done := false
 	defer func() {
 		if !done { // the hook has panicked
@@ -115,22 +114,21 @@ func (c *claim) tellOfWait() {
 }
 
 // Heads makes c ready to ask, which has followed others. Its holder is a fresh one.
-func (c *claim) Heads() {
-	if c.effort != nil {
+func (c *lockAttempt) Heads() {
+	if c.holding != nil {
 		return // it has stood in line with all it needs
 	}
-	c.begins(new(work), c.spec.engine.enter(c.holder, c.spec, true))
+	c.begins(c.spec.engine.enter(c.holder, c.spec, true))
 }
 
 // begins gives c what it needs to ask, in the name of hd.
-func (c *claim) begins(w *work, hd *holding) {
-	w.holding, w.tries.work = hd, w
-	c.effort = &w.tries
-	hd.beginClaim()
+func (c *lockAttempt) begins(hd *holding) {
+	c.holding = hd
+	hd.beginAttempt()
 }
 
 // run takes c to its end. p is room for how it waits first.
-func (c *claim) run(op *Op, p *wait.Policy) (*Hold, error) {
+func (c *lockAttempt) run(op *Op, p *wait.Policy) (*Hold, error) {
 	defer c.leave()
 	e, s := c.spec.engine, c.spec
 	err := c.acquire(c.ctx, p)
@@ -139,7 +137,7 @@ func (c *claim) run(op *Op, p *wait.Policy) (*Hold, error) {
 	switch {
 	case err == nil:
 		return c.hold, nil
-	case c.effort == nil: // it has asked for nothing
+	case c.holding == nil: // it has asked for nothing
 		return nil, e.Wrap(op.Name, s, err)
 	case c.queued:
 		e.withdraw(c)
@@ -154,18 +152,18 @@ func (c *claim) run(op *Op, p *wait.Policy) (*Hold, error) {
 
 // ends ends what c does in the name of its holder, and reports whether the holder was
 // given something that nobody has taken.
-func (c *claim) ends() (left bool) {
-	if c.effort == nil || c.ended {
+func (c *lockAttempt) ends() (left bool) {
+	if c.holding == nil || c.ended {
 		return false
 	}
 	c.ended = true
-	return c.holding.endClaim()
+	return c.holding.endAttempt()
 }
 
 // leave counts c out.
-func (c *claim) leave() {
+func (c *lockAttempt) leave() {
 	c.stop()
-	if c.effort != nil {
+	if c.holding != nil {
 		c.ends() // if it has panicked
 		c.holding.leave()
 	}
@@ -185,32 +183,28 @@ func (e *Engine) checkAcquire(ctx context.Context, s *Spec, cfg *LockConfig) err
 	return ctx.Err()
 }
 
-// A claim is one caller's attempt to come to hold a lock.
-type claim struct {
-	call
-	holder uint64
-	place  wait.Place // the first one in a line
-}
-
-// A work is what a claim has to know from the first time it asks: none while it
-// follows others in a line.
-type work struct {
-	tries   effort
-	holding *holding
-	hold    *Hold
-	req     Request
-	base    int  // the hold count before the request that is in doubt
-	voids   int  // grants that came too late
-	lates   int  // of the doubts, those for answers that it came too late
-	queued  bool // a request may have got a place in the queue
-	named   bool // it may have been a new one, at which the label is that of the claim
-	alone   bool // requests name no key but that of the lock
-	cut     bool // it has asked for a shorter lease than it was given
-	ended   bool // see ends
+// A lockAttempt is an attempt to come to hold a lock. It is a wait.Claim.
+type lockAttempt struct {
+	attempt
+	holder  uint64
+	fresh   bool       // the holder is nobody else's
+	queues  bool       // requests ask for a place in the queue
+	place   wait.Place // the first one in a line
+	holding *holding   // nil while it follows others in a line, and cannot ask
+	hold    *Hold      // once it is granted
+	req     Request    // the last one
+	base    int        // the hold count before the request that is in doubt
+	voids   int        // grants that came too late
+	lates   int        // of the doubts, those for answers that it came too late
+	queued  bool       // a request may have got a place in the queue
+	named   bool       // it may have been a new one, at which the label is that of the attempt
+	alone   bool       // requests name no key but that of the lock
+	cut     bool       // it has asked for a shorter lease than it was given
+	ended   bool       // see ends
 }
 
 // acquire waits for its turn and asks until it is granted.
-func (c *claim) acquire(ctx context.Context, p *wait.Policy) error {
+func (c *lockAttempt) acquire(ctx context.Context, p *wait.Policy) error {
 	if c.bounded && c.cfg.Wait <= 0 {
 		return c.once(ctx, c)
 	}
@@ -270,7 +264,7 @@ func (c *claim) acquire(ctx context.Context, p *wait.Policy) error {
 
 // settled waits until no request to give back of before can meet what is asked
 // for now: outside of the line, in which it would hold up others.
-func (c *claim) settled(ctx context.Context) error {
+func (c *lockAttempt) settled(ctx context.Context) error {
 	if !c.holding.tryOps() {
 		return nil // somebody changes what there is; Try looks again
 	}
@@ -284,7 +278,7 @@ func (c *claim) settled(ctx context.Context) error {
 
 // waited notes how a wait has ended: a failed one may have been given the lock
 // by whoever gave it back.
-func (c *claim) waited(p *wait.Policy, err error) error {
+func (c *lockAttempt) waited(p *wait.Policy, err error) error {
 	if err != nil && p.Reserved {
 		c.doubt(0, returnBound)
 	}
@@ -292,7 +286,7 @@ func (c *claim) waited(p *wait.Policy, err error) error {
 }
 
 // Try asks Redis once for one hold more than the holder has.
-func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
+func (c *lockAttempt) Try(ctx context.Context) (wait.Answer, error) {
 	e, hd, s := c.spec.engine, c.holding, c.spec
 	caller := ctx
 	if at, ok := c.deadline(); ok {
@@ -311,7 +305,7 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 		hd.unlockOps()
 		return wait.Answer{Again: d}, nil
 	}
-	if c.hold != nil { // it was given to the claim meanwhile
+	if c.hold != nil { // it was handed to the attempt meanwhile
 		hd.unlockOps()
 		return wait.Answer{Granted: true}, nil
 	}
@@ -414,7 +408,7 @@ func (c *claim) Try(ctx context.Context) (wait.Answer, error) {
 
 // void says what to do about a grant that came too late to be believed in: it is
 // asked for again, which renews it, and at last given back.
-func (c *claim) void(base int, lease time.Duration) (wait.Answer, error) {
+func (c *lockAttempt) void(base int, lease time.Duration) (wait.Answer, error) {
 	c.doubt(base, 0)
 	select {
 	case <-c.spec.engine.gate.Closed():
@@ -437,9 +431,9 @@ const mostVoids = 3
 
 // doubt notes that a request for one hold more than base may have been granted,
 // or may be within bound.
-func (c *claim) doubt(base int, bound time.Duration) {
+func (c *lockAttempt) doubt(base int, bound time.Duration) {
 	c.base = base
-	c.call.doubt(bound)
+	c.attempt.doubt(bound)
 }
 
 type errShort time.Duration
@@ -462,6 +456,6 @@ func (e *Engine) lease(cfg *LockConfig) time.Duration {
 	return d.Truncate(time.Millisecond)
 }
 
-func (c *claim) lease() time.Duration {
+func (c *lockAttempt) lease() time.Duration {
 	return c.spec.engine.lease(c.cfg)
 }

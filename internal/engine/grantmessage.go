@@ -143,7 +143,7 @@ func (e *Engine) receive(s *Spec, message string) bool {
 // accept lets a waiter have what it was given, and returns false when it had better
 // ask. A lease cannot have begun before the last request that found it waiting.
 func (e *Engine) accept(pl wait.Reservation, g grantMessage) bool {
-	c := pl.Claim.(*claim)
+	c := pl.Claim.(*lockAttempt)
 	hd, s := c.holding, c.spec
 	if !hd.tryOps() {
 		pl.Cancel()
@@ -172,7 +172,7 @@ func (e *Engine) accept(pl wait.Reservation, g grantMessage) bool {
 			hd.acquireInDoubt(c.until)
 		}
 		c.hold = hold
-		hd.unlockOps() // from here on the claim may have returned, and have unlocked
+		hd.unlockOps() // from here on the caller may have returned, and have unlocked
 	}) {
 		hd.unlockOps()
 	}

@@ -20,7 +20,7 @@ func (e *Engine) handsOn(s *Spec, slice time.Time) bool {
 }
 
 // renewed reports whether c asks for what the watchdog renews without a limit.
-func (c *claim) renewed() bool {
+func (c *lockAttempt) renewed() bool {
 	return c.cfg.Lease == 0 && c.cfg.MaxHold == 0 && c.cfg.AtLeast == 0
 }
 
@@ -37,7 +37,7 @@ func (h *Hold) handOver() bool {
 		if next == nil {
 			return false
 		}
-		c, own := next.claim, next.claim.holding
+		c, own := next.attempt, next.attempt.holding
 		if !c.fresh || !c.renewed() {
 			next.Cancel()
 			own.unlockOps()
@@ -88,12 +88,12 @@ func (hd *holding) canBeTakenOver(s *Spec) bool {
 
 // takeOver makes hd, which c has just been granted, its holding. What Redis may grant to
 // the holder that c had until then goes to nobody, and is undone.
-func (c *claim) takeOver(hd *holding) {
+func (c *lockAttempt) takeOver(hd *holding) {
 	own := c.holding
 	c.holding = hd
-	hd.beginClaim()
-	if left := own.endClaim(); left || c.doubts > 0 {
-		former := own.earlierClaim(c.spec)
+	hd.beginAttempt()
+	if left := own.endAttempt(); left || c.doubts > 0 {
+		former := own.earlierAttempt(c.spec)
 		former.inDoubt, former.doubts, former.until = true, c.doubts, c.until
 		former.waiting = true
 		c.inDoubt, c.doubts, c.lates, c.until = false, 0, 0, time.Time{}
@@ -105,8 +105,8 @@ func (c *claim) takeOver(hd *holding) {
 // back. Its holding's ops are with whoever gives back.
 type heir struct {
 	wait.Reservation
-	claim *claim
-	req   Request
+	attempt *lockAttempt
+	req     Request
 }
 
 // awaited reports whether somebody of this client may be there to whom s can go on.
@@ -133,7 +133,7 @@ func (e *Engine) heir(s *Spec, slice time.Time) *heir {
 	if !ok {
 		return nil
 	}
-	c := pl.Claim.(*claim)
+	c := pl.Claim.(*lockAttempt)
 	if !c.holding.tryOps() {
 		pl.Cancel()
 		return nil
@@ -165,7 +165,7 @@ func (e *Engine) heir(s *Spec, slice time.Time) *heir {
 // settle tells the heir what has become of the request that was sent at a time,
 // and reports whether that is not known.
 func (h *heir) settle(sent watchdog.Instant, ret *Return, slice time.Time, v Status, err error) (doubt bool) {
-	c := h.claim
+	c := h.attempt
 	switch {
 	case ret.Given:
 		h.Commit(h.req.Lease, func() {

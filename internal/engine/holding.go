@@ -78,7 +78,7 @@ type holding struct {
 	extends  int
 	extended time.Time
 	ends     int64    // server ms: when the lease ends that it was given last, and had to ask for
-	claims   int      // attempts in its name that have not come to their end
+	attempts int      // attempts in its name that have not come to their end
 	heard    bool     // that it was given something, which it has not taken
 	ownEntry ownEntry // for the waitlist; see waitlist.go
 	// unknown is the last hold, when it was given back and Redis did not answer.
@@ -383,20 +383,20 @@ func (hd *holding) lingers() time.Duration {
 	return time.Until(hd.atLeast)
 }
 
-// beginClaim counts one more attempt in the name of hd.
-func (hd *holding) beginClaim() {
+// beginAttempt counts one more attempt in the name of hd.
+func (hd *holding) beginAttempt() {
 	hd.mu.Lock()
-	hd.claims++
+	hd.attempts++
 	hd.mu.Unlock()
 }
 
-// endClaim counts one out, and reports whether it was the last one and has left what the
+// endAttempt counts one out, and reports whether it was the last one and has left what the
 // holder was given.
-func (hd *holding) endClaim() (left bool) {
+func (hd *holding) endAttempt() (left bool) {
 	hd.mu.Lock()
 	defer hd.mu.Unlock()
-	hd.claims--
-	if hd.claims == 0 {
+	hd.attempts--
+	if hd.attempts == 0 {
 		left, hd.heard = hd.heard && hd.count == 0, false
 	}
 	return left
@@ -407,7 +407,7 @@ func (hd *holding) endClaim() (left bool) {
 func (hd *holding) hear() bool {
 	hd.mu.Lock()
 	defer hd.mu.Unlock()
-	hd.heard = hd.claims > 0
+	hd.heard = hd.attempts > 0
 	return hd.heard
 }
 

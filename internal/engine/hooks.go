@@ -73,7 +73,7 @@ func (e *Engine) tookBackOne(s *Spec) {
 	}
 }
 
-func (c *call) waits() {
+func (c *attempt) waits() {
 	if c.contended {
 		return // it has gone back to the end of the line
 	}
@@ -83,15 +83,15 @@ func (c *call) waits() {
 	}
 }
 
-func (c *call) missed() {
+func (c *attempt) missed() {
 	c.spec.engine.counters.rechecked.Add(1)
 	if f := c.spec.engine.cfg.Hooks.Missed; f != nil {
 		f(c.spec.Kind, c.spec.Name)
 	}
 }
 
-// report tells how the call has ended: with that many holds, or with err.
-func (c *call) report(holds int, err error) {
+// report tells how the attempt has ended: with that many holds, or with err.
+func (c *attempt) report(holds int, err error) {
 	h := &c.spec.engine.cfg.Hooks
 	if h.Acquired == nil && h.Failed == nil {
 		return

@@ -28,7 +28,7 @@ func TestHooksAllocateNothing(t *testing.T) {
 		e := &Engine{Runner: run.New(nil, run.Config{}), watchdog: watchdog.New(nil, nil, nil)}
 		e.cfg.Hooks = hooks
 		s := &Spec{Kind: "rlock", Name: "a", engine: e}
-		c := newCall(t.Context(), s, &LockConfig{})
+		c := newAttempt(t.Context(), s, &LockConfig{})
 		since := time.Now()
 		allocs := testing.AllocsPerRun(100, func() {
 			c.contended = false
@@ -50,7 +50,7 @@ func TestHooksAllocateNothing(t *testing.T) {
 func TestOneWaitStartsOnce(t *testing.T) {
 	e, n := &Engine{Runner: run.New(nil, run.Config{})}, 0
 	e.cfg.Hooks.WaitStarted = func(context.Context, string, string) { n++ }
-	c := newCall(t.Context(), &Spec{engine: e}, &LockConfig{})
+	c := newAttempt(t.Context(), &Spec{engine: e}, &LockConfig{})
 	c.waits()
 	c.waits()
 	require.Equal(t, 1, n)
@@ -58,8 +58,8 @@ func TestOneWaitStartsOnce(t *testing.T) {
 
 // Nor does a label cost anything where there is none.
 func TestNoLabelAllocatesNothing(t *testing.T) {
-	c := &claim{call: call{cfg: &plain}}
-	c.begins(new(work), &holding{holds: make([]*Hold, 0)})
+	c := &lockAttempt{attempt: attempt{cfg: &plain}}
+	c.begins(&holding{holds: make([]*Hold, 0)})
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		if c.label(0) != "" || c.label(1) != "" {
 			t.Error("a label")

@@ -36,7 +36,7 @@ func (e *Engine) Holders(key string) map[string]Who {
 func (e *Engine) Waiters(key string) []Waiter {
 	var waiters []Waiter
 	for _, c := range e.lines.Claims() {
-		c, ok := c.(interface{ asked() (*call, string) })
+		c, ok := c.(interface{ asked() (*attempt, string) })
 		if !ok {
 			continue
 		}
@@ -47,14 +47,14 @@ func (e *Engine) Waiters(key string) []Waiter {
 	return waiters
 }
 
-// asked returns the call that a claim is, and how Redis will name the holder;
+// asked returns the attempt, and how Redis will name the holder;
 // empty for what has none.
-func (c *call) asked() (*call, string) { return c, "" }
+func (c *attempt) asked() (*attempt, string) { return c, "" }
 
-func (c *claim) asked() (*call, string) {
+func (c *lockAttempt) asked() (*attempt, string) {
 	id := c.spec.engine.HolderID(c.holder)
 	if c.spec.Half {
 		id += c.spec.Suffix
 	}
-	return &c.call, id
+	return &c.attempt, id
 }

@@ -55,14 +55,14 @@ func (e *Engine) Keeping(timeout time.Duration) (every, alive time.Duration) {
 }
 
 // untilTurn waits in the queue.
-func (c *claim) untilTurn(ctx context.Context, p wait.Policy) error {
+func (c *lockAttempt) untilTurn(ctx context.Context, p wait.Policy) error {
 	q := c.queue(p)
 	err := c.spec.engine.lines.UntilTurn(ctx, c.spec.Line, c, q)
 	return c.waited(&q.Policy, err)
 }
 
 // queue is how c waits in its queue.
-func (c *claim) queue(p wait.Policy) *wait.Queue {
+func (c *lockAttempt) queue(p wait.Policy) *wait.Queue {
 	e, s := c.spec.engine, c.spec
 	p.Recheck, _ = e.Keeping(s.Queue.Timeout())
 	client, own := s.Queue.Channels(c.holding.field)
@@ -79,7 +79,7 @@ func (c *claim) queue(p wait.Policy) *wait.Queue {
 }
 
 // queueWait returns the wait for the score in the queue.
-func (c *claim) queueWait() time.Duration {
+func (c *lockAttempt) queueWait() time.Duration {
 	timeout := c.spec.Queue.Timeout()
 	if _, ok := c.deadline(); !ok {
 		return timeout
@@ -164,9 +164,9 @@ func (e *Engine) stray(s *Spec, id string) {
 	}()
 }
 
-// withdraw gives up the place that a failed claim may have in its queue, and
+// withdraw gives up the place that a failed attempt may have in its queue, and
 // what it may have been granted. It returns after the first try, or a moment.
-func (e *Engine) withdraw(c *claim) {
+func (e *Engine) withdraw(c *lockAttempt) {
 	c.holding.stay()
 	first := make(chan struct{})
 	tried := sync.OnceFunc(func() { close(first) })
@@ -190,7 +190,7 @@ func (e *Engine) withdraw(c *claim) {
 }
 
 // left makes one try to leave the queue and reports whether it has an answer.
-func (e *Engine) left(ctx context.Context, c *claim) bool {
+func (e *Engine) left(ctx context.Context, c *lockAttempt) bool {
 	hd, s := c.holding, c.spec
 	if hd.cleanUpOps(ctx) != nil {
 		return ctx.Err() != nil
@@ -201,7 +201,7 @@ func (e *Engine) left(ctx context.Context, c *claim) bool {
 		if n == 0 && c.named || n > 0 && hd.label == "" {
 			e.unlabel(once, c)
 		}
-		return true // the holder has it, or waits for it by another call
+		return true // the holder has it, or waits for it by another attempt
 	}
 	l := &Leaving{Holder: hd.field, Wait: c.queueWait()}
 	if !hd.fresh {
@@ -220,7 +220,7 @@ func (e *Engine) left(ctx context.Context, c *claim) bool {
 }
 
 // unlabel removes the label that c may have left at its place in the queue.
-func (e *Engine) unlabel(ctx context.Context, c *claim) {
+func (e *Engine) unlabel(ctx context.Context, c *lockAttempt) {
 	if c.cfg.Label != "" {
 		e.writeLabels(ctx, run.CleanUp, "", []string{names.Label(c.spec.Key, c.holding.field)}, []time.Duration{0})
 	}

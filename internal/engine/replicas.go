@@ -25,7 +25,7 @@ func Done(err error) bool { return err == nil || errors.Is(err, run.ErrNotReplic
 
 // unreplicated gives back a grant that too few replicas have. The caller has the
 // holding's ops.
-func (c *claim) unreplicated(base int, short error) error {
+func (c *lockAttempt) unreplicated(base int, short error) error {
 	hd := c.holding
 	v, err := c.spec.engine.returnOnce(c.spec.engine.gate.Late(), hd, c.spec,
 		&Return{Holder: c.req.Holder, Count: base, Label: cmp.Or(c.cfg.Label, hd.tag())}, time.Now())
@@ -41,7 +41,7 @@ func (c *claim) unreplicated(base int, short error) error {
 }
 
 // unreplicated gives back a grant that too few replicas have.
-func (d *demand) unreplicated(short error) error {
+func (d *wantAttempt) unreplicated(short error) error {
 	late := d.spec.engine.gate.Late()
 	if v, err := d.want.Undo(run.Within(late, returnBound), run.CleanUp); err == nil && v == Granted {
 		d.spec.engine.tookBackOne(d.spec)

@@ -91,7 +91,7 @@ func (ss *shares) drop(line string, units int) {
 }
 
 // granted notes that Redis has granted w to d.
-func (e *Engine) granted(d *demand, w Want) {
+func (e *Engine) granted(d *wantAttempt, w Want) {
 	div, ok := w.(Divisible)
 	if ok && !d.given && e.cfg.HandOver > 0 && e.lines.Waits(d.spec.Line) {
 		e.shares.add(d.spec.Line, div.Units(), time.Now().Add(e.cfg.HandOver))
@@ -110,7 +110,7 @@ func (e *Engine) HandOn(s *Spec, units int) (left int) {
 	for units > 0 {
 		wants := 0
 		if !e.lines.Give(s.Line, func(c wait.Claim) bool {
-			d := demandOf(c)
+			d := wantAttemptOf(c)
 			if d == nil || d.inDoubt {
 				return false // it may have been granted what it wants already
 			}
@@ -139,14 +139,14 @@ func (e *Engine) Partly(op string, s *Spec, given, all int, err error) error {
 	return e.Wrap(op, s, inDoubt{err})
 }
 
-// demandOf returns the demand for something divisible that c is; nil if it is
+// wantAttemptOf returns the attempt for something divisible that c is; nil if it is
 // none.
-func demandOf(c wait.Claim) *demand {
-	var d *demand
+func wantAttemptOf(c wait.Claim) *wantAttempt {
+	var d *wantAttempt
 	switch c := c.(type) {
 	case *grouped:
-		d = c.demand
-	case *demand:
+		d = c.wantAttempt
+	case *wantAttempt:
 		d = c
 	default:
 		return nil

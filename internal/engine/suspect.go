@@ -29,7 +29,7 @@ const (
 // failover client, which cuts the connection. The caller asks once more then, after
 // the client has looked who is the master now: who has been granted it is granted
 // it again, and that grant is believed.
-func (c *call) outdated(asked time.Time) bool {
+func (c *attempt) outdated(asked time.Time) bool {
 	rdb, ok := c.spec.engine.rdb.(*redis.ClusterClient)
 	if !ok || time.Since(asked) < slowAnswer || c.confirming {
 		c.confirming = false

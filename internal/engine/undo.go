@@ -8,10 +8,10 @@ import (
 	"github.com/latchkey-go/latchkey/internal/run"
 )
 
-// undo takes back what a failed claim may have been granted, in the background:
+// undo takes back what a failed attempt may have been granted, in the background:
 // the caller has gone. "Nothing to undo" is no proof before the deadline of the
-// claim's requests has passed, because one of them may still be on its way.
-func (e *Engine) undo(c *claim) {
+// attempt's requests has passed, because one of them may still be on its way.
+func (e *Engine) undo(c *lockAttempt) {
 	if c.until.IsZero() {
 		c.until = time.Now() // nothing is on its way: it has a place in the list
 	}
@@ -20,14 +20,14 @@ func (e *Engine) undo(c *claim) {
 }
 
 // undone makes one try and reports whether no more is needed.
-func (e *Engine) undone(ctx context.Context, c *claim) bool {
+func (e *Engine) undone(ctx context.Context, c *lockAttempt) bool {
 	hd, s := c.holding, c.spec
 	if hd.cleanUpOps(ctx) != nil {
 		return ctx.Err() != nil
 	}
 	past := time.Now().After(c.until)
 	if hd.counted() > c.base {
-		// The holder has come to hold it by another call, and that is what Redis
+		// The holder has come to hold it by another attempt, and that is what Redis
 		// shows.
 		hd.unlockOps()
 		return past
@@ -70,7 +70,7 @@ func (hd *holding) resolve(s *Spec) {
 	if until.IsZero() || time.Now().After(until) {
 		return
 	}
-	c := hd.earlierClaim(s)
+	c := hd.earlierAttempt(s)
 	c.inDoubt, c.until = true, until
 	if s.Queue != nil {
 		hd.engine.withdraw(c) // it may queue, too
@@ -79,11 +79,9 @@ func (hd *holding) resolve(s *Spec) {
 	hd.engine.undo(c)
 }
 
-// earlierClaim returns a claim that stands for those of before, which nobody waits for.
-func (hd *holding) earlierClaim(s *Spec) *claim {
-	c := &claim{call: newCall(hd.engine.gate.Late(), s, &LockConfig{})}
-	w := &work{holding: hd}
-	w.tries.work = w
-	c.effort = &w.tries
+// earlierAttempt returns an attempt that stands for those of before, which nobody waits for.
+func (hd *holding) earlierAttempt(s *Spec) *lockAttempt {
+	c := &lockAttempt{attempt: newAttempt(hd.engine.gate.Late(), s, &LockConfig{})}
+	c.holding = hd
 	return c
 }

@@ -41,7 +41,7 @@ func (e *Engine) Gives(list string) bool {
 
 // waitEntry returns the entry for the list of c's lock, empty if c cannot be given it:
 // a holder that may come more than once could be told of an earlier time.
-func (c *claim) waitEntry(lease time.Duration) string {
+func (c *lockAttempt) waitEntry(lease time.Duration) string {
 	if !c.fresh || !c.renewed() || c.cfg.Label != "" || !c.spec.engine.lines.Listens(c.spec.Line) {
 		return ""
 	}
@@ -154,11 +154,11 @@ func (e *Engine) receiveListed(s *Spec, g grantMessage) bool {
 	return true
 }
 
-// acceptAtHead is accept for the claim of hd, if that is the head of its line yet and does not
+// acceptAtHead is accept for the attempt of hd, if that is the head of its line yet and does not
 // ask.
 func (e *Engine) acceptAtHead(hd *holding, s *Spec, g grantMessage) bool {
 	pl, ok := e.lines.ReserveHead(s.Line)
-	if ok && pl.Claim.(*claim).holding != hd { // it has just left, and gives back what it was given
+	if ok && pl.Claim.(*lockAttempt).holding != hd { // it has just left, and gives back what it was given
 		pl.Cancel()
 		return false
 	}
@@ -166,7 +166,7 @@ func (e *Engine) acceptAtHead(hd *holding, s *Spec, g grantMessage) bool {
 }
 
 // joinWaitlist adds to the request of c what it says about the list.
-func (c *claim) joinWaitlist() waitlistChange {
+func (c *lockAttempt) joinWaitlist() waitlistChange {
 	e, s := c.spec.engine, c.spec
 	if c.waiting && c.req.Count == 1 {
 		c.req.Entry = c.waitEntry(c.req.Lease)
@@ -177,7 +177,7 @@ func (c *claim) joinWaitlist() waitlistChange {
 }
 
 // waitlistAfter returns what an answer says of the list.
-func (c *claim) waitlistAfter(g Grant, err error) outcome {
+func (c *lockAttempt) waitlistAfter(g Grant, err error) outcome {
 	switch {
 	case err != nil && run.Classify(err) != run.Unknown, err == nil && g.Status == NotHolder:
 		return listSame

@@ -87,12 +87,12 @@ func (e *Engine) Until(ctx context.Context, op string, s *Spec, cfg *LockConfig,
 		return e.Wrap(op, s, run.ErrClosed)
 	}
 	defer e.gate.Leave()
-	d := &demand{call: newCall(ctx, s, cfg), want: w}
+	d := &wantAttempt{attempt: newAttempt(ctx, s, cfg), want: w}
 	var claim wait.Claim = d
 	if _, ok := w.(Group); ok && !e.cfg.Acks.On() { // else each has a WAIT of its own
 		claim = &grouped{d}
 	}
-	d.bounded, d.effort = try || cfg.Waits, &d.room
+	d.bounded = try || cfg.Waits
 	err := d.run(ctx, claim)
 	for voids := 1; err == nil; voids++ {
 		if err = w.Got(); err == nil {
@@ -136,15 +136,14 @@ func (e *Engine) sweep(w Sweeper, until time.Time) {
 	}, func() {})
 }
 
-// A demand is one caller's wait for a Want.
-type demand struct {
-	call
-	room  effort
+// A wantAttempt is an attempt to be granted a Want. It is a wait.Claim.
+type wantAttempt struct {
+	attempt
 	want  Want
 	given bool // by another caller of this client; see HandOn
 }
 
-func (d *demand) run(ctx context.Context, claim wait.Claim) error {
+func (d *wantAttempt) run(ctx context.Context, claim wait.Claim) error {
 	if d.bounded && d.cfg.Wait <= 0 {
 		return d.once(ctx, d)
 	}
@@ -159,27 +158,27 @@ func (d *demand) run(ctx context.Context, claim wait.Claim) error {
 }
 
 // Succeeds tells the want of d what the one before it has learned.
-func (d *demand) Succeeds(head wait.Claim) {
+func (d *wantAttempt) Succeeds(head wait.Claim) {
 	if s, ok := d.want.(Successor); ok {
-		s.Succeeds(head.(*demand).want)
+		s.Succeeds(head.(*wantAttempt).want)
 	}
 }
 
 // Admitted tells the want of d by whose question it was granted.
-func (d *demand) Admitted(by wait.Claim) {
+func (d *wantAttempt) Admitted(by wait.Claim) {
 	if g, ok := d.want.(Guest); ok {
-		g.Admitted(by.(*demand).want)
+		g.Admitted(by.(*wantAttempt).want)
 	}
 }
 
 // Try asks once.
-func (d *demand) Try(ctx context.Context) (wait.Answer, error) {
+func (d *wantAttempt) Try(ctx context.Context) (wait.Answer, error) {
 	ans, _, _, err := d.try(ctx, nil)
 	return ans, err
 }
 
 // try asks once, for d and for others, which must be of its kind.
-func (d *demand) try(ctx context.Context, others []Want) (ans wait.Answer, served int, settled bool, err error) {
+func (d *wantAttempt) try(ctx context.Context, others []Want) (ans wait.Answer, served int, settled bool, err error) {
 	e, caller := d.spec.engine, ctx
 	if at, ok := d.deadline(); ok {
 		// The wait bounds the request, as the caller's context does.
@@ -230,9 +229,9 @@ func (d *demand) try(ctx context.Context, others []Want) (ans wait.Answer, serve
 	return wait.Answer{After: got.After}, 0, true, nil
 }
 
-// grouped is a demand that asks for those behind it too, and for which others
+// grouped is a wantAttempt that asks for those behind it too, and for which others
 // may ask.
-type grouped struct{ *demand }
+type grouped struct{ *wantAttempt }
 
 // TryAll asks for g and for others.
 func (g *grouped) TryAll(ctx context.Context, others []wait.Member) (wait.Answer, int, bool, error) {
@@ -262,10 +261,10 @@ func (g *grouped) Refused() {
 	g.inDoubt = g.doubts > 0
 }
 
-// takeBack undoes what a failed demand may have been granted, in the background:
+// takeBack undoes what a failed attempt may have been granted, in the background:
 // the caller has gone. "Nothing yet" is no proof before the deadline of the last
 // request has passed.
-func (e *Engine) takeBack(d *demand) {
+func (e *Engine) takeBack(d *wantAttempt) {
 	try := func(ctx context.Context) bool { return e.tookBack(ctx, d) }
 	if _, ok := d.want.(Lessee); ok && !d.cfg.Permanent {
 		e.cleanup.Later(try, func() {}) // its undo is not final with the first answer
@@ -275,7 +274,7 @@ func (e *Engine) takeBack(d *demand) {
 }
 
 // tookBack makes one try and reports whether no more is needed.
-func (e *Engine) tookBack(ctx context.Context, d *demand) bool {
+func (e *Engine) tookBack(ctx context.Context, d *wantAttempt) bool {
 	past := time.Now().After(d.until)
 	v, err := d.want.Undo(run.Within(ctx, returnBound), run.CleanUp)
 	switch {

@@ -55,7 +55,7 @@ func ParseWho(text string) Who {
 
 // label returns what a request for one hold more than count has for the key of
 // the label: empty, and so free of charge, where nobody has given one.
-func (c *claim) label(count int) string {
+func (c *lockAttempt) label(count int) string {
 	label := c.cfg.Label
 	var since time.Time
 	if count > 0 {

@@ -20,8 +20,8 @@ func TestTimeUpSaysWhy(t *testing.T) {
 		e := &Engine{Runner: run.New(nil, run.Config{}), cfg: Config{AnswerTimeout: AnswerTimeout}}
 		e.gate = lifecycle.NewGate()
 		e.cleanup = lifecycle.NewCleanup(e.gate)
-		c := newCall(t.Context(), &Spec{engine: e}, &LockConfig{Wait: time.Second})
-		c.bounded, c.effort = true, new(effort)
+		c := newAttempt(t.Context(), &Spec{engine: e}, &LockConfig{Wait: time.Second})
+		c.bounded = true
 		c.begin()
 		defer c.stop()
 		ans, err := c.failure(time.Now(), io.EOF)
@@ -32,8 +32,6 @@ func TestTimeUpSaysWhy(t *testing.T) {
 		require.ErrorIs(t, err, io.EOF)
 
 		c.failing = time.Time{} // it has answered since
-		require.Equal(t, ErrNotAcquired, c.timeUp())
-		c.effort = nil // or has not been asked
 		require.Equal(t, ErrNotAcquired, c.timeUp())
 	})
 }

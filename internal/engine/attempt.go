@@ -12,53 +12,46 @@ import (
 	"github.com/latchkey-go/latchkey/internal/wait"
 )
 
-// A call is one caller's wait for something, be it a lock, a permit or the end
-// of a count: how long it may take, how it goes on when Redis does not answer,
-// and what it may have been given without knowing.
-type call struct {
+// An attempt is one caller's way to something, be it a lock, a permit or the end of a
+// count: how long it may take, how it goes on when Redis does not answer, and what it may
+// have been granted without knowing. A lockAttempt and a wantAttempt are made of it. Its
+// states are in doc.go.
+type attempt struct {
 	ctx   context.Context // the caller's, of whatever is acquired
 	spec  *Spec
 	cfg   *LockConfig
-	start time.Duration // since the engine's clock began: a time.Time takes more, and those who wait are many
+	start time.Duration // since the engine's clock began
 
 	bounded   bool        // it takes no longer than cfg.Wait
-	waiting   bool        // not just one attempt
+	waiting   bool        // not just one try
 	contended bool        // it has had to wait
-	fresh     bool        // of a claim: the holder is nobody else's
-	queues    bool        // of a claim: requests ask for a place in the queue
 	over      *time.Timer // of a bounded wait
-	*effort               // nil while the call cannot ask
-}
 
-// An effort is how asking has gone so far.
-type effort struct {
-	failing time.Time // since when Redis has not answered; zero while it does
-	why     error     // what came instead last
-	backoff time.Duration
-
+	failing    time.Time // since when Redis has not answered; zero while it does
+	why        error     // what came instead last
+	backoff    time.Duration
 	confirming bool // it has been granted by a node that may be replaced, and asks once more
+
 	// inDoubt is set while a request may have been granted without our knowing.
 	inDoubt bool
 	doubts  int       // how many such requests there were
-	until   time.Time // when it can no longer be
-
-	*work // of a claim
+	until   time.Time // when none of them can be granted any more
 }
 
-func newCall(ctx context.Context, s *Spec, cfg *LockConfig) (c call) {
+func newAttempt(ctx context.Context, s *Spec, cfg *LockConfig) (c attempt) {
 	c.init(ctx, s, cfg)
 	return c
 }
 
-func (c *call) init(ctx context.Context, s *Spec, cfg *LockConfig) {
+func (c *attempt) init(ctx context.Context, s *Spec, cfg *LockConfig) {
 	c.ctx, c.spec, c.cfg, c.start = ctx, s, cfg, time.Since(s.engine.Clock.Start)
 }
 
-// began returns when the call did.
-func (c *call) began() time.Time { return c.spec.engine.Clock.Start.Add(c.start) }
+// began returns when the attempt did.
+func (c *attempt) began() time.Time { return c.spec.engine.Clock.Start.Add(c.start) }
 
 // begin begins to wait, or goes on with it. The caller calls stop.
-func (c *call) begin() {
+func (c *attempt) begin() {
 	c.waiting = true
 	if at, ok := c.deadline(); ok {
 		c.over = time.NewTimer(time.Until(at))
@@ -66,14 +59,14 @@ func (c *call) begin() {
 }
 
 // stop stops the timer of a bounded wait.
-func (c *call) stop() {
+func (c *attempt) stop() {
 	if c.over != nil {
 		c.over.Stop()
 	}
 }
 
 // deadline returns when a bounded wait ends.
-func (c *call) deadline() (at time.Time, ok bool) {
+func (c *attempt) deadline() (at time.Time, ok bool) {
 	if !c.waiting || !c.bounded {
 		return time.Time{}, false
 	}
@@ -81,7 +74,7 @@ func (c *call) deadline() (at time.Time, ok bool) {
 }
 
 // overC returns the channel that ends a bounded wait, nil for another one.
-func (c *call) overC() <-chan time.Time {
+func (c *attempt) overC() <-chan time.Time {
 	if c.over == nil {
 		return nil
 	}
@@ -90,7 +83,7 @@ func (c *call) overC() <-chan time.Time {
 
 // doubt notes that a request may have been carried out, or may be yet: until
 // bound is over, by a clock that may be off by its slack.
-func (c *call) doubt(bound time.Duration) {
+func (c *attempt) doubt(bound time.Duration) {
 	c.inDoubt = true
 	c.doubts++
 	if until := time.Now().Add(bound + run.ClockSlack); until.After(c.until) {
@@ -99,7 +92,7 @@ func (c *call) doubt(bound time.Duration) {
 }
 
 // once makes one attempt, which includes asking again where an answer was lost.
-func (c *call) once(ctx context.Context, cl wait.Claim) error {
+func (c *attempt) once(ctx context.Context, cl wait.Claim) error {
 	for {
 		ans, err := cl.Try(ctx)
 		switch {
@@ -115,7 +108,7 @@ func (c *call) once(ctx context.Context, cl wait.Claim) error {
 }
 
 // pause sleeps before asking again outside of a line.
-func (c *call) pause(ctx context.Context, ans wait.Answer) error {
+func (c *attempt) pause(ctx context.Context, ans wait.Answer) error {
 	d := ans.Again
 	if d == 0 {
 		d = run.RetryFirst
@@ -134,13 +127,13 @@ func (c *call) pause(ctx context.Context, ans wait.Answer) error {
 	}
 }
 
-// events tells a call of what becomes of its wait.
-type events struct{ *call }
+// events tells an attempt of what becomes of its wait.
+type events struct{ *attempt }
 
 func (c events) Slept()  { c.waits() }
 func (c events) Missed() { c.missed() }
 
-func (c *call) policy() wait.Policy {
+func (c *attempt) policy() wait.Policy {
 	e, s := c.spec.engine, c.spec
 	return wait.Policy{
 		Listen:      s.listen,
@@ -158,7 +151,7 @@ func (c *call) policy() wait.Policy {
 
 // bound returns how long the request may take: no longer than anybody is there
 // to hear of its success, nor than most, unless that is 0.
-func (c *call) bound(ctx context.Context, most time.Duration) time.Duration {
+func (c *attempt) bound(ctx context.Context, most time.Duration) time.Duration {
 	d := run.Attempt
 	if most > 0 {
 		d = min(d, most)
@@ -178,7 +171,7 @@ func (c *call) bound(ctx context.Context, most time.Duration) time.Duration {
 const leastBound = 5 * time.Millisecond
 
 // patience is for how long c asks without an answer.
-func (c *call) patience() time.Duration {
+func (c *attempt) patience() time.Duration {
 	if c.contended {
 		return waiterPatience
 	}
@@ -187,7 +180,7 @@ func (c *call) patience() time.Duration {
 
 // patiently returns how long one request may take, 0 for no bound; see
 // Engine.patiently. One who waits has go-redis's timeouts.
-func (c *call) patiently() time.Duration {
+func (c *attempt) patiently() time.Duration {
 	if c.contended {
 		return 0
 	}
@@ -195,7 +188,7 @@ func (c *call) patiently() time.Duration {
 }
 
 // failed sorts a request made at that time that got no answer.
-func (c *call) failed(ctx context.Context, asked time.Time, err error) (wait.Answer, error) {
+func (c *attempt) failed(ctx context.Context, asked time.Time, err error) (wait.Answer, error) {
 	switch run.Classify(err) {
 	case run.Permanent:
 		return wait.Answer{}, err
@@ -218,7 +211,7 @@ func (c *call) failed(ctx context.Context, asked time.Time, err error) (wait.Ans
 }
 
 // failure says whether to ask again after err, and when. The request was made at that time.
-func (c *call) failure(asked time.Time, err error) (wait.Answer, error) {
+func (c *attempt) failure(asked time.Time, err error) (wait.Answer, error) {
 	e, now, patience := c.spec.engine, time.Now(), c.patience()
 	var reply redis.Error
 	if run.IsSilence(err) && errors.As(c.why, &reply) {
@@ -249,8 +242,8 @@ func (c *call) failure(asked time.Time, err error) (wait.Answer, error) {
 
 // timeUp is the error of a bounded wait that is over. Where Redis has not answered
 // lately, it says so.
-func (c *call) timeUp() error {
-	if c.effort == nil || c.failing.IsZero() {
+func (c *attempt) timeUp() error {
+	if c.failing.IsZero() {
 		return ErrNotAcquired
 	}
 	return run.Both(ErrNotAcquired, c.why)
