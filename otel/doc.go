@@ -1,5 +1,5 @@
-// Package otel tells OpenTelemetry what a latchkey client does. It uses the API
-// only; what becomes of it is for the SDK of the program to say.
+// Package otel reports what a latchkey client does to OpenTelemetry. It uses
+// only the API; the SDK of the program decides what becomes of the data.
 //
 //	observer, err := otel.New()
 //	if err != nil {
@@ -22,17 +22,17 @@
 //	latchkey.resubscribed      {connection} counter   connections for wake-ups that were replaced
 //	latchkey.channels_denied   {channel}   counter    Redis channels that may not be subscribed to
 //
-// All but the last two have the attributes latchkey.kind, which is the package of
-// the object, and, where [Classes] gives one, latchkey.class. Names of locks are
-// no attributes of metrics, because there may be any number of them. The outcomes
+// All metrics but the last two have the attribute latchkey.kind, the package of
+// the object, and, if [Classes] returns one, latchkey.class. Names of locks are
+// not attributes of metrics, because their number is unbounded. The outcomes
 // (latchkey.outcome) are those of [latchkey.Outcome], the reasons
 // (latchkey.reason) those of [latchkey.LossReason].
 //
 // # Traces
 //
 // An acquire that had to wait is a span "latchkey.wait", a child of the span in
-// the context of the acquire, with latchkey.kind, latchkey.class, latchkey.name
-// and latchkey.outcome. An acquire that found the lock free makes none. A wait
-// that ended because the lock was not to be had, or the caller went away, is no
-// error; anything else is.
+// the context of the acquire. Its attributes are latchkey.kind, latchkey.class,
+// latchkey.name and latchkey.outcome. An acquire that found the lock free makes
+// no span. A wait that ended because the lock was not available, or because the
+// caller gave up, is not an error; any other failed wait is.
 package otel

@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// instruments are what a watcher records with.
+// instruments are the instruments of a watcher.
 type instruments struct {
 	wait, hold, lag                           metric.Float64Histogram
 	holds, waiting                            metric.Int64UpDownCounter
@@ -16,7 +16,7 @@ type instruments struct {
 	resubscribed, denied                      metric.Int64Counter
 }
 
-// make asks m for the instruments.
+// make creates the instruments with m.
 func (in *instruments) make(m metric.Meter) error {
 	var errs error
 	seconds := func(to *metric.Float64Histogram, name, description string, bounds ...float64) {
@@ -52,16 +52,16 @@ func (in *instruments) make(m metric.Meter) error {
 	return errs
 }
 
-// An object is what the attributes of an event are found by.
+// An object is the key of its attributes.
 type object struct{ kind, class string }
 
-// attributes are those of one kind and class, made once.
+// attributes are the attributes of one kind and class, made once.
 type attributes struct {
 	list   []attribute.KeyValue
 	object metric.MeasurementOption
 }
 
-// of returns the attributes for an object of that kind and name.
+// of returns the attributes for an object with that kind and name.
 func (w *watcher) of(kind, name string) *attributes {
 	o := object{kind: kind}
 	if w.classes != nil {
@@ -87,12 +87,12 @@ func (w *watcher) of(kind, name string) *attributes {
 	return a
 }
 
-// with returns the attributes and one more.
+// with returns the attributes with one more.
 func (a *attributes) with(key, value string) metric.MeasurementOption {
 	list := append(a.list[:len(a.list):len(a.list)], attribute.String(key, value))
 	return metric.WithAttributeSet(attribute.NewSet(list...))
 }
 
-// valid returns text as an attribute may be. A name may be any bytes, and a class
-// a part of it; exporters refuse all that is sent with what is no UTF-8.
+// valid returns text as valid UTF-8. A name may consist of any bytes, and a
+// class may be part of it; exporters refuse a whole batch with invalid UTF-8.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }

@@ -15,10 +15,10 @@ import (
 	"github.com/latchkey-go/latchkey"
 )
 
-// scope names this package among what instruments a program.
+// scope is the name of this instrumentation.
 const scope = "github.com/latchkey-go/latchkey/otel"
 
-// An Option changes what New returns.
+// An Option configures an Observer.
 type Option func(*config)
 
 type config struct {
@@ -27,20 +27,20 @@ type config struct {
 	classes func(kind, name string) string
 }
 
-// WithMeterProvider sets where metrics go. Default: the global one.
+// WithMeterProvider sets the provider of the metrics. Default: the global one.
 func WithMeterProvider(p metric.MeterProvider) Option { return func(c *config) { c.meters = p } }
 
-// WithTracerProvider sets where spans go. Default: the global one.
+// WithTracerProvider sets the provider of the spans. Default: the global one.
 func WithTracerProvider(p trace.TracerProvider) Option { return func(c *config) { c.tracers = p } }
 
 // Classes sets the function that maps the name of an object to the value of the
-// attribute latchkey.class. It is called for each event and must be fast, and
-// must return no more than a few different values, for each of them is a set of
-// time series; an empty one is left out. Default: there are no classes.
+// attribute latchkey.class. The function is called for each event and must be
+// fast. It must return only a few different values, because each of them makes
+// a set of time series. An empty class is left out. Default: no classes.
 func Classes(f func(kind, name string) string) Option { return func(c *config) { c.classes = f } }
 
-// New returns what to give to latchkey.WithObserver. It may serve any number of
-// clients. The error is that of a meter that refuses an instrument.
+// New returns an Observer for latchkey.WithObserver. It can serve any number of
+// clients. It returns an error if a meter refuses an instrument.
 func New(opts ...Option) (latchkey.Observer, error) {
 	var cfg config
 	for _, o := range opts {
@@ -59,7 +59,7 @@ func New(opts ...Option) (latchkey.Observer, error) {
 	return w.observer(), nil
 }
 
-// A watcher is what stands behind an Observer.
+// A watcher is the state behind an Observer.
 type watcher struct {
 	classes func(kind, name string) string
 	tracer  trace.Tracer
@@ -71,7 +71,7 @@ type watcher struct {
 }
 
 func (w *watcher) observer() latchkey.Observer {
-	// What has no context of a caller is recorded without one.
+	// Events that have no caller's context are recorded without one.
 	none := context.Background()
 	return latchkey.Observer{
 		WaitStarted: func(ctx context.Context, kind, name string) {
@@ -107,7 +107,7 @@ func (w *watcher) observer() latchkey.Observer {
 	}
 }
 
-// acquired records an acquire that has ended, with err.
+// acquired records an acquire that ended with err.
 func (w *watcher) acquired(ctx context.Context, a latchkey.Acquisition, err error) {
 	at := w.of(a.Kind, a.Name)
 	outcome := latchkey.Outcome(err)
@@ -121,7 +121,7 @@ func (w *watcher) acquired(ctx context.Context, a latchkey.Acquisition, err erro
 	w.wait.Record(ctx, a.Wait.Seconds(), at.with("latchkey.outcome", outcome))
 }
 
-// span makes the span of a wait that has ended.
+// span records the span of a wait that has ended.
 func (w *watcher) span(ctx context.Context, a latchkey.Acquisition, at *attributes, outcome string, err error) {
 	end := time.Now()
 	_, span := w.tracer.Start(ctx, "latchkey.wait", trace.WithTimestamp(end.Add(-a.Wait)))

@@ -12,7 +12,7 @@ import (
 	"github.com/latchkey-go/latchkey"
 )
 
-// A Collector counts what clients do. Make one with New.
+// A Collector collects the metrics of clients. Make one with New.
 type Collector struct {
 	classes func(kind, name string) string
 	metrics metrics
@@ -24,7 +24,7 @@ type Collector struct {
 
 var _ prometheus.Collector = (*Collector)(nil)
 
-// An Option changes a Collector.
+// An Option configures a Collector.
 type Option func(*config)
 
 type config struct {
@@ -33,9 +33,9 @@ type config struct {
 }
 
 // Classes sets the function that maps the name of an object to the value of the
-// label class. It is called for each event and must be fast, and must return no
-// more than a few different values, for each of them is a set of time series.
-// Default: the class is always empty.
+// label class. The function is called for each event and must be fast. It must
+// return only a few different values, because each of them makes a set of time
+// series. Default: class is always empty.
 func Classes(f func(kind, name string) string) Option {
 	return func(c *config) {
 		if f == nil {
@@ -46,30 +46,30 @@ func Classes(f func(kind, name string) string) Option {
 }
 
 // WaitBuckets sets the upper bounds of the buckets of latchkey_wait_seconds, in
-// seconds, growing. Default: 1 ms to 1 min.
+// seconds, in increasing order. Default: 1 ms to 1 min.
 func WaitBuckets(bounds ...float64) Option {
 	growing("WaitBuckets", bounds)
 	return func(c *config) { c.wait = bounds }
 }
 
-// HoldBuckets sets those of latchkey_hold_seconds. Default: 1 ms to 1 h.
+// HoldBuckets is WaitBuckets for latchkey_hold_seconds. Default: 1 ms to 1 h.
 func HoldBuckets(bounds ...float64) Option {
 	growing("HoldBuckets", bounds)
 	return func(c *config) { c.hold = bounds }
 }
 
-// growing panics when bounds do not grow: the client of Prometheus would, but at the
-// first event.
+// growing panics if bounds do not increase. The Prometheus client would panic
+// only at the first event.
 func growing(option string, bounds []float64) {
 	for i := 1; i < len(bounds); i++ {
-		if !(bounds[i-1] < bounds[i]) { // nor is NaN anywhere
+		if !(bounds[i-1] < bounds[i]) { // false for NaN too
 			panic(fmt.Sprintf("prom: %s: %v does not grow behind %v", option, bounds[i], bounds[i-1]))
 		}
 	}
 }
 
-// New returns a Collector that has counted nothing. It panics when an option
-// makes no sense.
+// New returns a Collector whose metrics are 0. It panics if an option is
+// invalid.
 func New(opts ...Option) *Collector {
 	cfg := config{
 		classes: func(string, string) string { return "" },
@@ -82,21 +82,21 @@ func New(opts ...Option) *Collector {
 	return &Collector{classes: cfg.classes, metrics: newMetrics(cfg), series: map[object]*series{}}
 }
 
-// Describe is what a prometheus.Registry calls.
+// Describe implements prometheus.Collector.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, m := range c.metrics.all() {
 		m.Describe(ch)
 	}
 }
 
-// Collect is what a prometheus.Registry calls.
+// Collect implements prometheus.Collector.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	for _, m := range c.metrics.all() {
 		m.Collect(ch)
 	}
 }
 
-// Observer returns what to give to latchkey.WithObserver.
+// Observer returns an Observer for latchkey.WithObserver.
 func (c *Collector) Observer() latchkey.Observer {
 	m := &c.metrics
 	return latchkey.Observer{
@@ -140,10 +140,10 @@ func (c *Collector) Observer() latchkey.Observer {
 	}
 }
 
-// An object is what the series of an event are found by.
+// An object is the key of its series.
 type object struct{ kind, class string }
 
-// A series is what there is for one kind and class.
+// A series is the set of series for one kind and class.
 type series struct {
 	object
 	acquired, hold, lag                prometheus.Observer
@@ -151,9 +151,10 @@ type series struct {
 	contended, renewed, undone, missed prometheus.Counter
 }
 
-// of returns the series for an object of that kind and name.
+// of returns the series for an object with that kind and name.
 func (c *Collector) of(kind, name string) *series {
-	// A name may be any bytes, and a class a part of it; a label may not.
+	// A name may consist of any bytes, and a class may be part of it; a label
+	// must be UTF-8.
 	o := object{kind, strings.ToValidUTF8(c.classes(kind, name), "\uFFFD")}
 	c.mu.RLock()
 	s := c.series[o]
@@ -170,14 +171,14 @@ func (c *Collector) of(kind, name string) *series {
 	return s
 }
 
-// ended notes the end of a wait.
+// ended records the end of a wait.
 func (s *series) ended(a latchkey.Acquisition) {
 	if a.Contended {
 		s.waiting.Dec()
 	}
 }
 
-// released notes the end of a hold.
+// released records the end of a hold.
 func (s *series) released(held time.Duration) {
 	s.holds.Dec()
 	s.hold.Observe(held.Seconds())

@@ -1,10 +1,11 @@
-// Package prom counts what a latchkey client does, for Prometheus.
+// Package prom provides metrics of latchkey clients for Prometheus.
 //
 //	metrics := prom.New()
 //	prometheus.MustRegister(metrics)
 //	client := latchkey.New(rdb, latchkey.WithObserver(metrics.Observer()))
 //
-// One Collector serves any number of clients of a process. It asks Redis nothing.
+// One Collector serves any number of clients of a process. It sends nothing to
+// Redis.
 //
 // # Metrics
 //
@@ -21,10 +22,10 @@
 //	latchkey_resubscribed_total       counter    connections for wake-ups that were replaced
 //	latchkey_channels_denied_total    counter    Redis channels that may not be subscribed to
 //
-// All but the last two have the labels kind, which is the package of the object,
-// and class. Names of locks are no labels, because there may be any number of
-// them: class is empty unless [Classes] maps names to a few classes. The outcomes
-// are those of [latchkey.Outcome], the reasons those of [latchkey.LossReason].
+// All metrics but the last two have the labels kind, the package of the object,
+// and class. Names of locks are not labels, because their number is unbounded;
+// class is empty unless [Classes] maps names to a few classes. The outcomes are
+// those of [latchkey.Outcome], the reasons those of [latchkey.LossReason].
 //
-// A Grafana dashboard for these names is in dashboard.json.
+// A Grafana dashboard for these metrics is in dashboard.json.
 package prom

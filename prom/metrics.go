@@ -6,7 +6,7 @@ import (
 	"github.com/latchkey-go/latchkey"
 )
 
-// metrics are what a Collector has.
+// metrics are the metrics of a Collector.
 type metrics struct {
 	wait, hold, lag                           *prometheus.HistogramVec
 	holds, waiting                            *prometheus.GaugeVec
@@ -44,7 +44,7 @@ func newMetrics(cfg config) metrics {
 	}
 }
 
-// byObject returns the labels of what is counted for each kind and class.
+// byObject returns the labels of a metric for each kind and class, and more.
 func byObject(more []string) []string { return append([]string{"kind", "class"}, more...) }
 
 func (m *metrics) all() []prometheus.Collector {
@@ -54,7 +54,7 @@ func (m *metrics) all() []prometheus.Collector {
 	}
 }
 
-// series returns the series for o, which are there from now on, at 0.
+// series creates the series for o, which start at 0.
 func (m *metrics) series(o object) *series {
 	for _, reason := range []latchkey.LossReason{latchkey.LossExpired, latchkey.LossTaken, latchkey.LossLimit} {
 		m.lost.WithLabelValues(o.kind, o.class, string(reason))

@@ -52,11 +52,11 @@ func newDoctor(conn *connection) *cobra.Command {
 	return cmd
 }
 
-// clientAdvice is about what doctor cannot see.
+// clientAdvice is about the options of programs, which doctor cannot see.
 const clientAdvice = "set ContextTimeoutEnabled in the go-redis options of your programs, as this command does: without it a command whose context " +
 	"can end costs a goroutine, and keeps its connection until the read timeout when the server is silent (Check tells)"
 
-// A diagnosis is what doctor shows, as JSON has it.
+// A diagnosis is the output of doctor, as JSON has it.
 type diagnosis struct {
 	Topology string          `json:"topology"`
 	Worst    string          `json:"worst"`
@@ -101,7 +101,7 @@ func newDiagnosis(r latchkey.Report) *diagnosis {
 	return d
 }
 
-// levelColours are those of findings on a terminal.
+// levelColours are the colours of findings on a terminal.
 var levelColours = map[latchkey.Level]string{
 	latchkey.LevelOK: "32", latchkey.LevelNote: "36", latchkey.LevelWarning: "33", latchkey.LevelFailure: "31",
 }
@@ -112,7 +112,7 @@ func (s *session) doctor(ctx context.Context, out *text.Printer) error {
 		return err
 	}
 	for i := range r.Findings {
-		if f := &r.Findings[i]; f.Name == "client" { // which is about the one of this command
+		if f := &r.Findings[i]; f.Name == "client" { // which is about the client of this command
 			f.Text = clientAdvice
 		}
 	}

@@ -89,8 +89,8 @@ func (s *session) forceUnlock(ctx context.Context, out *text.Printer, name, id s
 	})
 }
 
-// changed is the error when somebody else, or nobody, has it. o is nil where it
-// is not known who.
+// changed is the error if another holder, or none, has the object. o is nil if
+// the holder is unknown.
 func changed(name, id string, o *object.Object) error {
 	who := "any more"
 	switch {
@@ -103,7 +103,7 @@ func changed(name, id string, o *object.Object) error {
 	return exit.Errorf(exit.Conflict, "%s does not hold %s %s", text.Name(id), text.Name(name), who)
 }
 
-// free takes an object from one holder, in the way of its kind.
+// free takes an object away from one holder, by the method of its kind.
 func (s *session) free(ctx context.Context, o *object.Object, id string) (bool, error) {
 	switch latchkey.Kind(o.Kind) {
 	case latchkey.KindLock:

@@ -119,8 +119,8 @@ Exit status: 75 if the time of --wait was over, or --nonblock found a count runn
 	return c.command(conn)
 }
 
-// awaited waits for a latch. The error is context.DeadlineExceeded when the time
-// for it is over.
+// awaited waits for a latch. It returns context.DeadlineExceeded if the wait is
+// over.
 func awaited(ctx context.Context, latch *countdownlatch.Latch, set bool, w *waitFlags) error {
 	if w.nonblock || !set && w.bounded() && w.wait == 0 {
 		n, err := latch.Count(ctx)
@@ -141,7 +141,7 @@ func awaited(ctx context.Context, latch *countdownlatch.Latch, set bool, w *wait
 	}
 	err := await(bounded)
 	if errors.Is(err, context.DeadlineExceeded) {
-		// Where Redis is silent, nobody knows how far the count is.
+		// If Redis is silent, the state of the count is unknown.
 		last, cancel := context.WithTimeout(ctx, lastLook)
 		defer cancel()
 		if _, failed := latch.Count(last); failed != nil {
@@ -151,7 +151,7 @@ func awaited(ctx context.Context, latch *countdownlatch.Latch, set bool, w *wait
 	return err
 }
 
-// lastLook is how long the look at the end of a wait may take.
+// lastLook is how long the last request after a wait may take.
 const lastLook = time.Second
 
 func newLatchDelete(conn *connection) *cobra.Command {

@@ -56,7 +56,7 @@ func newLs(conn *connection) *cobra.Command {
 	return cmd
 }
 
-// list finds what there is, and shows progress on a terminal if that takes long.
+// list finds the objects. If that takes long, it shows progress on a terminal.
 func list(ctx context.Context, s *session, f *object.Finder, errs io.Writer) ([]*object.Object, error) {
 	done := progress(f, errs)
 	defer done()
@@ -66,12 +66,12 @@ func list(ctx context.Context, s *session, f *object.Finder, errs io.Writer) ([]
 	}
 	objects, err := f.Objects(ctx, s.client, names)
 	if objects == nil {
-		objects = []*object.Object{} // which JSON calls []
+		objects = []*object.Object{} // so that JSON shows []
 	}
 	return objects, err
 }
 
-// progress shows how many keys were looked at, after the first second.
+// progress shows the number of keys read so far, after the first second.
 func progress(f *object.Finder, errs io.Writer) (done func()) {
 	if !text.IsTerminal(errs) {
 		return func() {}

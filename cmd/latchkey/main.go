@@ -1,5 +1,5 @@
-// Command latchkey runs commands under locks in Redis, and shows the library at
-// work. `latchkey help` lists what it can do.
+// Command latchkey runs commands under locks in Redis and shows how the library
+// works. `latchkey help` lists its commands.
 package main
 
 import (
@@ -13,7 +13,7 @@ import (
 )
 
 func main() {
-	logging.Disable() // what matters comes back as an error
+	logging.Disable() // errors report what matters
 	os.Exit(report(os.Stderr, newRoot().Execute()))
 }
 
@@ -32,20 +32,20 @@ line makes no sense; 69 Redis cannot be reached, or refuses.`,
 	}
 	root.SetHelpTemplate(root.HelpTemplate() + "{{if not .HasParent}}" + environmentHelp + "{{end}}")
 	conn.Register(root.PersistentFlags())
-	// -h is the host, as it is redis-cli's; so help has no shorthand.
+	// -h is the host, as in redis-cli, so help has no shorthand.
 	root.PersistentFlags().Bool("help", false, "show the help of a command")
 	run := newRun(conn)
 	root.AddCommand(run, newLs(conn), newTop(conn), newShow(conn), newWaiters(conn), newForceUnlock(conn), newSem(conn), newLatch(conn),
 		newDoctor(conn), bench.Command(&conn.Flags), demo.Command(&conn.Flags), newVersion())
 	for _, cmd := range leaves(root) {
-		if cmd != run { // where -n is flock's
+		if cmd != run { // run has flock's -n
 			conn.DBShorthand(cmd)
 		}
 	}
 	return root
 }
 
-// leaves returns the commands that have none of their own.
+// leaves returns the commands without subcommands.
 func leaves(cmd *cobra.Command) (all []*cobra.Command) {
 	for _, c := range cmd.Commands() {
 		if c.HasSubCommands() {

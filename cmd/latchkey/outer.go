@@ -9,22 +9,22 @@ import (
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
 )
 
-// The variables by which a run knows the runs that it is part of: the holder of
-// the nearest, and those of the runs around that one, with spaces between them.
+// The environment variables that tell a run the runs around it: the holder of
+// the nearest, and those of the other runs, separated by spaces.
 const (
 	envHolder = "LATCHKEY_HOLDER"
 	envOuter  = "LATCHKEY_OUTER"
 )
 
-// outerHolders are the holders of the runs that this one is part of. They end
-// after this one, so what they hold cannot be waited for.
+// outerHolders returns the holders of the runs around this one. They end after
+// this run, so it cannot wait for what they hold.
 func outerHolders() []string {
 	return strings.Fields(os.Getenv(envHolder) + " " + os.Getenv(envOuter))
 }
 
-// selfMade is the error of a job that can only be done when a run has ended that
-// this one is part of, or nil. Redis says what those runs hold: the same name on
-// another Redis is another lock. Without an answer the answer to take counts.
+// selfMade returns the error of a job that waits for a run around it, or nil.
+// Redis is asked what those runs hold, because the same name on another Redis
+// is another lock. If it does not answer, take reports that.
 func (j *job) selfMade(ctx context.Context, client *latchkey.Client) error {
 	outer := outerHolders()
 	if len(outer) == 0 {
@@ -40,7 +40,8 @@ func (j *job) selfMade(ctx context.Context, client *latchkey.Client) error {
 	return exit.Errorf(j.conflict, "a run that this one is part of has %s, and ends after this one", j.what())
 }
 
-// blocked reports whether what outer hold of a name leaves nothing for j.
+// blocked reports whether the outer runs hold so much of the object that
+// nothing is left for j.
 func (j *job) blocked(info latchkey.Info, outer []string) bool {
 	ours, writes := 0, false
 	for _, h := range info.Holders {

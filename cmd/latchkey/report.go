@@ -11,13 +11,13 @@ import (
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
 )
 
-// report says what err is, and returns the exit code.
+// report prints err and returns the exit code.
 func report(w io.Writer, err error) int {
 	code := exit.Code(err)
 	if err != nil {
 		text := err.Error()
 		if e, ok := errors.AsType[*exit.Error](err); ok {
-			text = e.Text // without what is around it
+			text = e.Text // without the context that wraps it
 		}
 		if text != "" {
 			say(w, text)
@@ -29,12 +29,12 @@ func report(w io.Writer, err error) int {
 	return code
 }
 
-// warn says something that ends nothing.
+// warn prints a message that ends nothing.
 func warn(format string, args ...any) { say(os.Stderr, fmt.Sprintf(format, args...)) }
 
-// say writes a message, line by line. It may have what a server has said, or the
-// caller, or somebody who has chosen a name: none of it reaches a terminal but
-// what prints.
+// say prints a message line by line. The message may contain text of a server,
+// of the caller, or of whoever chose a name. Only printable characters of it
+// reach a terminal.
 func say(w io.Writer, message string) {
 	for line := range strings.SplitSeq(message, "\n") {
 		fmt.Fprintf(w, "latchkey: %s\n", text.Harmless(line))

@@ -72,7 +72,7 @@ const runExamples = `  latchkey run nightly -- ./backup.sh           wait for it
   latchkey run --hold-at-least 50s -n -E 0 tick ./tick    once a minute, on many machines
   latchkey run -c 'cd /srv && ./migrate | tee log' migrate`
 
-// maxLabel is the longest label, in bytes.
+// maxLabel is the longest label in bytes.
 const maxLabel = 1024
 
 // runFlags are the flags of run.
@@ -119,7 +119,7 @@ func newRun(conn *connection) *cobra.Command {
 }
 
 func (f *runFlags) register(fs *pflag.FlagSet) {
-	fs.SetInterspersed(false) // what follows NAME belongs to CMD
+	fs.SetInterspersed(false) // arguments after NAME belong to CMD
 	fs.SortFlags = false
 	f.waits.register(fs, "n")
 	fs.IntVarP(&f.conflict, "conflict-exit-code", "E", exit.Conflict, "exit `code` when the lock was not to be had; with 0 nothing is said")
@@ -135,7 +135,7 @@ func (f *runFlags) register(fs *pflag.FlagSet) {
 	fs.StringVarP(&f.shell, "shell", "c", "", "give `STRING` to a shell instead of CMD")
 }
 
-// A job is what run has to do.
+// A job is the task of run.
 type job struct {
 	runFlags
 	name string
@@ -143,7 +143,7 @@ type job struct {
 	path string // of argv[0]
 }
 
-// job checks the command line. dash is how many arguments stood before a "--".
+// job checks the command line. dash is the number of arguments before a "--".
 func (f *runFlags) job(args []string, dash int) (*job, error) {
 	if err := f.check(); err != nil {
 		return nil, err
@@ -208,8 +208,8 @@ func count(all ...bool) (n int) {
 	return n
 }
 
-// defaultLabel says who runs what where. It has no arguments: they may be
-// secret, and many can read Redis.
+// defaultLabel says who runs which command where. It omits the arguments,
+// because they may be secret and many can read Redis.
 func defaultLabel(cmd string) string {
 	who := strconv.Itoa(os.Getuid())
 	if u, err := user.Current(); err == nil {
@@ -230,7 +230,8 @@ func defaultLabel(cmd string) string {
 	return label[:cut]
 }
 
-// run does it all. Whatever can fail without the lock comes before it.
+// run carries out the job. Everything that can fail without the lock is done
+// before it is taken.
 func (j *job) run(conn *connection) (err error) {
 	if j.path, err = lookPath(j.argv[0]); err != nil {
 		return err
@@ -253,14 +254,14 @@ func (j *job) run(conn *connection) (err error) {
 	defer stop(nil)
 	conn.OnRefusal(func(err error) {
 		stop(connect.Unavailable(addr, err))
-		_ = rdb.Close() // nothing is asked again, or cleaned up
+		_ = rdb.Close() // no further request or clean-up
 	})
 	g, err := j.acquire(ctx, stop, client, addr, signals)
 	if err != nil {
 		return err
 	}
 	err = j.hold(g, signals)
-	// Whatever has become of CMD, it has ended, and the lock can go.
+	// CMD has ended, whatever became of it, so the lock can be released.
 	var uerr error
 	lingers, uerr = g.release(context.Background())
 	switch {
@@ -273,7 +274,7 @@ func (j *job) run(conn *connection) (err error) {
 	return err
 }
 
-// lost is the error of a job that has lost its lock. err is how it ended.
+// lost is the error of a job that has lost its lock. err is how CMD ended.
 func (j *job) lost(err error) error {
 	var e *exit.Error
 	if errors.As(err, &e) && e.Code == exit.Lost {
@@ -286,7 +287,7 @@ func (j *job) lost(err error) error {
 	return exit.Errorf(exit.Lost, "lost %s while %s ran, which has ended with %d", j.what(), j.argv[0], code)
 }
 
-// acquire takes the lock, or returns why not. stop ends ctx.
+// acquire takes the lock, or returns why it cannot. stop ends ctx.
 func (j *job) acquire(ctx context.Context, stop context.CancelCauseFunc, client *latchkey.Client, addr string, signals <-chan os.Signal) (grip, error) {
 	idle := make(chan struct{})
 	waiting := make(chan struct{})
@@ -312,10 +313,10 @@ func (j *job) acquire(ctx context.Context, stop context.CancelCauseFunc, client 
 	}
 	close(waiting)
 	<-idle
-	// Taken at the moment the signal came: CMD is not started.
+	// The grant came at the same moment as the signal: CMD is not started.
 	if cause := context.Cause(ctx); cause != nil {
 		if g != nil {
-			_, _ = g.release(context.Background()) // else its lease ends it
+			_, _ = g.release(context.Background()) // otherwise its lease ends it
 		}
 		return nil, cause
 	}
@@ -325,7 +326,8 @@ func (j *job) acquire(ctx context.Context, stop context.CancelCauseFunc, client 
 	return g, nil
 }
 
-// refused says why there is no lock: an error also where the exit code is 0.
+// refused returns the error of an acquire that failed, even if the exit code is
+// 0.
 func (j *job) refused(client *latchkey.Client, addr string, err error) error {
 	var e *exit.Error
 	if errors.As(err, &e) {
@@ -343,7 +345,7 @@ func (j *job) refused(client *latchkey.Client, addr string, err error) error {
 	return connect.Unavailable(addr, err)
 }
 
-// what says what the flags ask for.
+// what describes the object that the flags name.
 func (j *job) what() string {
 	switch {
 	case j.permits > 0:
@@ -354,7 +356,7 @@ func (j *job) what() string {
 	return fmt.Sprintf("the lock %q", j.name)
 }
 
-// hold runs CMD under the lock, and returns when it has ended.
+// hold runs CMD under the lock and returns when CMD has ended.
 func (j *job) hold(g grip, signals chan os.Signal) error {
 	cmd := &runner.Command{
 		Path: j.path, Argv: j.argv, Env: j.environment(g), Name: j.name, AtMost: j.holdMax, KillAfter: j.killAfter, Warn: warn,
@@ -391,19 +393,19 @@ func (j *job) environment(g grip) []string {
 		"LATCHKEY_LEASE="+strconv.FormatInt(j.lease.Milliseconds(), 10))
 }
 
-// lookPath finds the file of CMD.
+// lookPath finds the executable of CMD.
 func lookPath(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	switch {
-	case err == nil, errors.Is(err, exec.ErrDot): // the PATH says so
+	case err == nil, errors.Is(err, exec.ErrDot): // the PATH includes the current directory
 		return path, nil
 	case filepath.Base(name) == name && inPath(name):
-		err = fs.ErrPermission // as the shells say it
+		err = fs.ErrPermission // as shells report it
 	}
 	return "", cannotRun(name, err)
 }
 
-// inPath reports whether the PATH has a file of that name that is not
+// inPath reports whether the PATH has a file with that name that is not
 // executable.
 func inPath(name string) bool {
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {

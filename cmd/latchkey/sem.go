@@ -35,22 +35,22 @@ func newSem(conn *connection) *cobra.Command {
 	return cmd
 }
 
-// needsCommand is what a group of commands does by itself.
+// needsCommand is the action of a group of commands without a subcommand.
 func needsCommand(cmd *cobra.Command, _ []string) error {
 	return exit.Usagef("%s: which command? 'latchkey %s --help' lists them", cmd.Name(), cmd.Name())
 }
 
-// A change is a command that changes an object, and then shows it.
+// A change is a command that changes an object and then shows it.
 type change struct {
 	cmd   cobra.Command
-	args  int  // besides NAME
-	maybe int  // and how many more there may be
-	looks bool // and changes nothing
+	args  int  // number of arguments after NAME
+	maybe int  // number of optional arguments after those
+	looks bool // the command changes nothing
 	do    func(ctx context.Context, s *session, name string, args []string) (any, error)
 }
 
-// command makes the command. What do returns is shown: an object as by show, or a
-// text, or nothing.
+// command returns the cobra command. It shows what do returns: an object as by
+// show, a text, or nothing.
 func (c *change) command(conn *connection) *cobra.Command {
 	cmd, out := &c.cmd, new(text.Printer)
 	cmd.Args = func(cmd *cobra.Command, args []string) error { return named(cmd, args, 1+c.args, 1+c.args+c.maybe) }
@@ -87,7 +87,7 @@ func (c *change) command(conn *connection) *cobra.Command {
 	return cmd
 }
 
-// A done says that something was done, or found to be so.
+// A done reports that something was done, or had been done already.
 type done struct {
 	Name    string `json:"name"`
 	Changed bool   `json:"changed"`
@@ -95,7 +95,7 @@ type done struct {
 	text string
 }
 
-// A taken is what permits were taken.
+// A taken is the output of taking permits.
 type taken struct {
 	Name    string   `json:"name"`
 	Permits int      `json:"permits"`
@@ -104,8 +104,8 @@ type taken struct {
 	giveBack func(ctx context.Context) error
 }
 
-// back gives the permits back, because nobody has read of them, and returns why:
-// err.
+// back gives the permits back because nobody has read their ids, and returns
+// err, the reason.
 func (t *taken) back(ctx context.Context, err error) error {
 	if failed := t.giveBack(ctx); failed != nil {
 		return exit.Errorf(exit.Failed, "%v; nor could the permits be given back: %v", err, failed)
@@ -119,7 +119,8 @@ func (t *taken) write(out *text.Printer) {
 	}
 }
 
-// seen returns the object of that name as it is now. word says what it counts.
+// seen returns the present state of the object with that name. word says what
+// its number counts.
 func (s *session) seen(ctx context.Context, name, word string) (any, error) {
 	info, err := s.client.Info(ctx, name)
 	if err != nil {
@@ -128,7 +129,7 @@ func (s *session) seen(ctx context.Context, name, word string) (any, error) {
 	return object.NewCounted(info, word), nil
 }
 
-// number reads the argument N.
+// number parses the argument N.
 func number(arg string, least, most int64) (int64, error) {
 	n, err := strconv.ParseInt(arg, 10, 64)
 	if err != nil || n < least || n > most {
@@ -137,7 +138,7 @@ func number(arg string, least, most int64) (int64, error) {
 	return n, nil
 }
 
-// oneOr reads an argument that may be left out: 1 then.
+// oneOr parses an optional argument; its default is 1.
 func oneOr(args []string, most int64) (int64, error) {
 	if len(args) == 0 {
 		return 1, nil
@@ -233,8 +234,8 @@ func newSemAcquire(conn *connection) *cobra.Command {
 		if err != nil {
 			return nil, err
 		}
-		// Who reads of the permits may have gone: that must not end us, and they be
-		// lost. (Nobody reads the channel.)
+		// The reader of the output may have gone. SIGPIPE must not end us,
+		// because the permits would be lost. (Nobody reads the channel.)
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 		if !leased {
 			return s.acquirePlain(ctx, name, int(n), w)
@@ -264,8 +265,8 @@ func (s *session) acquirePlain(ctx context.Context, name string, n int, w *waitF
 }
 
 func (s *session) acquireLeased(ctx context.Context, name string, n int, lease time.Duration, w *waitFlags) (any, error) {
-	// The client is closed at the end, which gives back what it has: so they are
-	// taken in the name of one that is not.
+	// The session's client gives back what it holds when it is closed. So
+	// another client takes the permits, and is not closed.
 	client := latchkey.New(s.rdb)
 	sem := permitsemaphore.New(client, name)
 	acquire := func(how func(context.Context, int, ...latchkey.LockOption) ([]*permitsemaphore.Permit, error)) acquire[[]*permitsemaphore.Permit] {
@@ -275,7 +276,7 @@ func (s *session) acquireLeased(ctx context.Context, name string, n int, lease t
 	}
 	permits, err := attempt(ctx, w, acquire(sem.AcquireN), acquire(sem.TryAcquireN), []latchkey.LockOption{latchkey.Lease(lease)})
 	if err != nil {
-		_ = client.Close() // takes back what may have been given unheard
+		_ = client.Close() // takes back permits whose grant was lost
 	}
 	t := &taken{Name: name, Permits: n, IDs: []string{}}
 	for _, p := range permits {
@@ -287,7 +288,8 @@ func (s *session) acquireLeased(ctx context.Context, name string, n int, lease t
 	return t, s.notTaken(name, err)
 }
 
-// notTaken is the error of an acquire; nil for none.
+// notTaken returns the error to report for an acquire that returned err, or
+// nil.
 func (s *session) notTaken(name string, err error) error {
 	if refusal(err) {
 		return exit.Errorf(exit.Conflict, "%s has not so many permits available", text.Name(name))
@@ -353,7 +355,7 @@ func newSemDelete(conn *connection) *cobra.Command {
 	return c.command(conn)
 }
 
-// removed says whether there was anything to remove.
+// removed reports whether there was anything to remove.
 func removed(name string, was bool) *done {
 	if was {
 		return &done{name, true, text.Name(name) + " was removed"}

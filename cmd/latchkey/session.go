@@ -16,11 +16,11 @@ import (
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
 )
 
-// A connection is what the flags say about Redis, and opens sessions.
+// A connection is what the flags say about Redis. It opens sessions.
 type connection struct{ connect.Flags }
 
-// publishes is how releases are published by a command: in a cluster both ways,
-// because nobody knows how those listen who wait.
+// publishes returns how a command publishes releases: in a cluster both ways,
+// because the mode of the waiters is unknown.
 func (c *connection) publishes() latchkey.PubSubMode {
 	if c.Cluster {
 		return latchkey.PubSubBoth
@@ -28,15 +28,15 @@ func (c *connection) publishes() latchkey.PubSubMode {
 	return latchkey.PubSubAuto
 }
 
-// A session is what a command has of Redis.
+// A session is a command's access to Redis.
 type session struct {
 	rdb    redis.UniversalClient
 	client *latchkey.Client
 	addr   string // for messages
 }
 
-// session runs f, and turns what it returns into an error with an exit code. A
-// signal that ends processes ends ctx, and then the command.
+// session runs f and converts its error to one with an exit code. A signal that
+// ends processes ends ctx and then the command.
 func (c *connection) session(f func(ctx context.Context, s *session) error, opts ...latchkey.Option) error {
 	rdb, addr, err := c.Open()
 	if err != nil {
@@ -51,7 +51,7 @@ func (c *connection) session(f func(ctx context.Context, s *session) error, opts
 	defer refuse(nil)
 	c.OnRefusal(func(err error) {
 		refuse(connect.Unavailable(addr, err))
-		_ = rdb.Close() // nothing is asked again, or cleaned up
+		_ = rdb.Close() // no further request or clean-up
 	})
 	err = f(ctx, s)
 	var e *exit.Error
@@ -64,7 +64,8 @@ func (c *connection) session(f func(ctx context.Context, s *session) error, opts
 	return s.failed(ctx, err)
 }
 
-// failed is the error of a command that Redis, or what is there, did not allow.
+// failed returns the error to report for a command that failed because of Redis
+// or of the object.
 func (s *session) failed(ctx context.Context, err error) error {
 	var e *latchkey.Error
 	if !errors.As(err, &e) {
@@ -81,8 +82,8 @@ func (s *session) failed(ctx context.Context, err error) error {
 	return connect.Unavailable(s.addr, err)
 }
 
-// confirm asks whether to go on, unless that was said already. A signal that ends
-// ctx is an answer too.
+// confirm asks whether to go on, unless yes is set. A signal that ends ctx ends
+// the question.
 func confirm(ctx context.Context, yes bool, question string, args ...any) error {
 	if yes {
 		return nil

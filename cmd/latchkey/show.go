@@ -41,7 +41,7 @@ func newWaiters(conn *connection) *cobra.Command {
 	}, (*object.Object).PrintWaiters)
 }
 
-// newLook makes a command that shows something of an object.
+// newLook returns a command that shows a part of an object.
 func newLook(conn *connection, cmd *cobra.Command, data func(*object.Object) any, people func(*object.Object, *text.Printer)) *cobra.Command {
 	out := new(text.Printer)
 	cmd.Args = oneName
@@ -61,10 +61,10 @@ func newLook(conn *connection, cmd *cobra.Command, data func(*object.Object) any
 	return cmd
 }
 
-// oneName checks that there is one argument, and that it is not empty.
+// oneName checks that there is exactly one argument and that it is a NAME.
 func oneName(cmd *cobra.Command, args []string) error { return named(cmd, args, 1, 1) }
 
-// named checks that the first argument is a NAME, and how many there are.
+// named checks the number of arguments, and that the first is a NAME.
 func named(cmd *cobra.Command, args []string, least, most int) error {
 	switch {
 	case len(args) == 0 || args[0] == "":
@@ -77,7 +77,7 @@ func named(cmd *cobra.Command, args []string, least, most int) error {
 	return nil
 }
 
-// mayBe is the error for a name that cannot be that of an object, or nil.
+// mayBe returns an error if name cannot be the name of an object, or nil.
 func mayBe(name string) error {
 	if what := object.About(name); what != "" {
 		return exit.Usagef("%s is %s", text.Name(name), what)

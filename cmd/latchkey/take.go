@@ -12,18 +12,18 @@ import (
 	"github.com/latchkey-go/latchkey/rwlock"
 )
 
-// A grip is what run has while CMD runs: a hold of a lock, or a permit.
+// A grip is what run holds while CMD runs: a lock or a permit.
 type grip interface {
 	Lost() <-chan struct{}
 	Remaining() time.Duration
 	holder() string // as Redis shows it
 	token() int64   // 0 without one
-	// release gives it back. It reports whether the client must not be closed,
-	// because that would give back what --hold-at-least keeps.
+	// release gives it back. lingers is set if the client must not be closed,
+	// because Close would give back what --hold-at-least keeps.
 	release(ctx context.Context) (lingers bool, err error)
 }
 
-// take takes what the flags say. It waits as they say.
+// take acquires what the flags name, and waits as they say.
 func (j *job) take(ctx context.Context, client *latchkey.Client) (grip, error) {
 	var opts []latchkey.LockOption
 	if j.label != "" {
@@ -43,7 +43,7 @@ func (j *job) take(ctx context.Context, client *latchkey.Client) (grip, error) {
 	return heldLock{h, j.exclusive}, nil
 }
 
-// lock returns the lock of the kind that the flags say.
+// lock returns the lock that the flags name.
 func (j *job) lock(client *latchkey.Client) latchkey.Locker {
 	switch {
 	case j.shared:
@@ -56,7 +56,8 @@ func (j *job) lock(client *latchkey.Client) latchkey.Locker {
 	return rlock.New(client, j.name, rlock.Fenced())
 }
 
-// takePermit takes one of the permits, and makes them first if there are none.
+// takePermit takes one of the permits, and first creates the semaphore if there
+// is none.
 func (j *job) takePermit(ctx context.Context, sem *permitsemaphore.Semaphore, opts []latchkey.LockOption) (grip, error) {
 	set, err := sem.TrySetPermits(ctx, j.permits)
 	if err == nil && !set {
@@ -72,8 +73,8 @@ func (j *job) takePermit(ctx context.Context, sem *permitsemaphore.Semaphore, op
 	return &heldPermit{Permit: p, sem: sem, until: time.Now().Add(j.holdMin)}, nil
 }
 
-// comparePermits says so when there are more or fewer permits than --permits
-// says. That is changed for all together, or not at all.
+// comparePermits warns if the number of permits is not that of --permits. The
+// number is the same for all users, so run does not change it.
 func (j *job) comparePermits(ctx context.Context, sem *permitsemaphore.Semaphore) error {
 	n, err := sem.Permits(ctx)
 	if err == nil && n != j.permits {
@@ -85,7 +86,7 @@ func (j *job) comparePermits(ctx context.Context, sem *permitsemaphore.Semaphore
 // A heldLock is the grip of a lock.
 type heldLock struct {
 	*latchkey.Hold
-	writes bool // of a read-write lock, where Redis tells a writer by the end of its holder
+	writes bool // it is the write half of a read-write lock, whose holder ends with ":write" in Redis
 }
 
 func (h heldLock) token() int64 { return h.Token() }
@@ -103,7 +104,7 @@ func (h heldLock) release(ctx context.Context) (bool, error) { return false, h.U
 type heldPermit struct {
 	*permitsemaphore.Permit
 	sem   *permitsemaphore.Semaphore
-	until time.Time // to be kept so long at least
+	until time.Time // earliest release
 }
 
 func (p *heldPermit) holder() string { return p.ID() }

@@ -66,15 +66,15 @@ func (f *topFlags) check() error {
 	return f.Finder.Check()
 }
 
-// A watch looks at the objects again and again.
+// A watch reads the objects again and again.
 type watch struct {
 	*session
 	*topFlags
-	known   []string // names of objects seen last
+	known   []string // names of the objects seen last
 	scanned time.Time
 }
 
-// look returns what there is now.
+// look returns the present objects.
 func (w *watch) look(ctx context.Context, rescan bool) ([]*object.Object, error) {
 	now := time.Now()
 	var names []string
@@ -92,7 +92,7 @@ func (w *watch) look(ctx context.Context, rescan bool) ([]*object.Object, error)
 	return w.Objects(ctx, w.client, names)
 }
 
-// write writes the list over and over.
+// write prints the list again and again.
 func (w *watch) write(ctx context.Context, out *text.Printer) error {
 	tick := time.NewTicker(w.delay)
 	defer tick.Stop()
@@ -125,7 +125,7 @@ func (w *watch) write(ctx context.Context, out *text.Printer) error {
 	}
 }
 
-// live shows the list on a terminal until the user has seen enough.
+// live shows the list on a terminal until the user quits.
 func (w *watch) live(ctx context.Context, out *text.Printer) error {
 	return tui.Show(ctx, out, &tui.Source{
 		Addr: w.addr, Delay: w.delay, Look: w.look,

@@ -25,11 +25,11 @@ func newVersion() *cobra.Command {
 	return cmd
 }
 
-// release is the version of a binary that was built for a release, by the linker;
-// empty for all others, which the go command has noted the version of.
+// release is the version of a release binary, set by the linker. It is empty
+// for other binaries, whose version the go command has recorded.
 var release string
 
-// A versionInfo is what the go command has noted in the binary.
+// A versionInfo is what the go command has recorded in the binary.
 type versionInfo struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision"`
@@ -53,7 +53,7 @@ func newVersionInfo() versionInfo {
 	return v
 }
 
-// String is the version on one line.
+// String returns the version on one line.
 func (v versionInfo) String() string {
 	text := "latchkey " + v.Version
 	if v.Revision != "" {

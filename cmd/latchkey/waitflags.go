@@ -12,7 +12,7 @@ import (
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
 )
 
-// waitFlags say how long to wait: as long as it takes without any.
+// waitFlags set how long to wait. Without any, the wait is unbounded.
 type waitFlags struct {
 	flags    *pflag.FlagSet
 	nonblock bool
@@ -33,10 +33,10 @@ func (w *waitFlags) check() error {
 	return nil
 }
 
-// bounded reports whether to give up at some time.
+// bounded reports whether the wait is bounded.
 func (w *waitFlags) bounded() bool { return w.nonblock || w.flags.Changed("wait") }
 
-// option is the option of a bounded wait.
+// option returns the option for a bounded wait.
 func (w *waitFlags) option() []latchkey.LockOption {
 	if w.flags.Changed("wait") {
 		return []latchkey.LockOption{latchkey.Wait(w.wait)}
@@ -47,7 +47,7 @@ func (w *waitFlags) option() []latchkey.LockOption {
 // An acquire is a method such as Lock or TryLock.
 type acquire[T any] func(context.Context, ...latchkey.LockOption) (T, error)
 
-// attempt acquires, and waits as the flags say.
+// attempt acquires and waits as the flags say.
 func attempt[T any](ctx context.Context, w *waitFlags, lock, try acquire[T], opts []latchkey.LockOption) (T, error) {
 	if w.bounded() {
 		return try(ctx, append(opts, w.option()...)...)
@@ -55,8 +55,8 @@ func attempt[T any](ctx context.Context, w *waitFlags, lock, try acquire[T], opt
 	return lock(ctx, opts...)
 }
 
-// refusal reports whether an acquire failed because somebody else has it, and for
-// no other reason: without an answer from Redis, it is both.
+// refusal reports whether an acquire failed only because another holder has the
+// object. If Redis did not answer, the error says both.
 func refusal(err error) bool {
 	var e *latchkey.Error
 	return errors.As(err, &e) && e.Err == latchkey.ErrNotAcquired //nolint:errorlint // that and nothing else

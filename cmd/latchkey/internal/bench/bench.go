@@ -1,4 +1,4 @@
-// Package bench is the command that measures a load of the user's choice.
+// Package bench is the command that measures a load that the user chooses.
 package bench
 
 import (
@@ -45,7 +45,8 @@ type flags struct {
 	hold    time.Duration
 }
 
-// Command returns the command bench, on a server in memory unless conn names one.
+// Command returns the command bench. It uses an in-memory server unless conn
+// names a server.
 func Command(conn *connect.Flags) *cobra.Command {
 	f, out := new(flags), new(text.Printer)
 	cmd := &cobra.Command{
@@ -123,7 +124,7 @@ func (f *flags) run(progress io.Writer, out *text.Printer, conn *connect.Flags) 
 	return out.Show(b, func() { b.write(out) })
 }
 
-// A Result is what bench shows, as JSON has it.
+// A Result is the output of bench, as JSON has it.
 type Result struct {
 	Kind         string  `json:"kind"`
 	Server       string  `json:"server"`
@@ -162,7 +163,7 @@ func (b *Result) write(out *text.Printer) {
 	t.Print(out)
 }
 
-// keep keeps what was taken.
+// keep waits for as long as each lock or permit is to be held.
 func (f *flags) keep(ctx context.Context) {
 	if f.hold <= 0 {
 		return
@@ -173,7 +174,7 @@ func (f *flags) keep(ctx context.Context) {
 	}
 }
 
-// name is the name of worker's object.
+// name returns the name of worker's object.
 func (f *flags) name(worker int) string {
 	return fmt.Sprintf("%s-%d", f.kind, worker%f.names)
 }

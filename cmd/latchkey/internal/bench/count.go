@@ -7,15 +7,15 @@ import (
 	"sync/atomic"
 )
 
-// A countedConn is a connection to Redis that counts the commands it is given.
+// A countedConn is a connection to Redis that counts the commands sent on it.
 // (A hook of go-redis would not see those of clients that share the connections
-// with other timeouts.)
+// but have other timeouts.)
 type countedConn struct {
 	net.Conn
 	sent *atomic.Uint64
 
-	args int    // of the present command, that are to come
-	skip int    // bytes of an argument, that are to come
+	args int    // remaining arguments of the present command
+	skip int    // remaining bytes of an argument
 	line []byte // the beginning of a line
 }
 
@@ -25,7 +25,7 @@ func (c *countedConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// count reads commands as Redis does: "*2\r\n$3\r\nGET\r\n$1\r\na\r\n".
+// count parses commands as Redis does: "*2\r\n$3\r\nGET\r\n$1\r\na\r\n".
 func (c *countedConn) count(p []byte) {
 	for len(p) > 0 {
 		if n := min(c.skip, len(p)); n > 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/latchkey-go/latchkey/semaphore"
 )
 
-// A load has the workers of a stage at work until its time is over.
+// A load runs the workers of a stage until its time is over.
 type load func(ctx context.Context, st *stage.Stage, f *flags) error
 
 var loads = map[string]load{
@@ -36,10 +36,10 @@ var loads = map[string]load{
 	"permits":   permitLoad,
 }
 
-// writers says which workers write: one of so many. The others read.
+// writers sets which workers write: one in writers. The others read.
 const writers = 4
 
-// lockLoad is the load of locks that newLock makes.
+// lockLoad is the load of the locks that newLock returns.
 func lockLoad(newLock func(c *latchkey.Client, name string, worker int) latchkey.Locker) load {
 	return func(ctx context.Context, st *stage.Stage, f *flags) error {
 		cs, err := st.Open(f.Clients)
@@ -86,7 +86,7 @@ func permitLoad(ctx context.Context, st *stage.Stage, f *flags) error {
 	})
 }
 
-// permitted is a load of semaphores of either kind.
+// permitted is the load of both kinds of semaphore.
 func permitted[S interface {
 	Delete(ctx context.Context) (bool, error)
 }](ctx context.Context, st *stage.Stage, f *flags, newSem func(*latchkey.Client, string) S,

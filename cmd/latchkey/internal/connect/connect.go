@@ -1,5 +1,5 @@
-// Package connect makes connections to Redis of what a command line says, and says
-// in words for people why there is none.
+// Package connect opens connections to Redis as a command line says, and
+// explains in words for people why there is none.
 package connect
 
 import (
@@ -20,14 +20,13 @@ import (
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
 )
 
-// The environment variables of the connection. Both may have a password.
+// The environment variables of the connection. Both may contain a password.
 const (
 	envURL  = "REDIS_URL"
 	envAuth = "REDISCLI_AUTH"
 )
 
-// Flags are what a command line says about Redis: the flags of redis-cli, in
-// every command.
+// Flags are the flags of redis-cli, which every command has.
 type Flags struct {
 	flags *pflag.FlagSet
 
@@ -38,7 +37,7 @@ type Flags struct {
 	cacert, cert, key, sni    string
 	sentinelMaster            string
 
-	Wrap func(net.Conn) net.Conn // around each connection; nil for nothing
+	Wrap func(net.Conn) net.Conn // wraps each connection; may be nil
 	door door
 }
 
@@ -62,16 +61,16 @@ func (c *Flags) Register(fs *pflag.FlagSet) {
 	fs.StringVar(&c.sentinelMaster, "sentinel-master", "", "`name` of the master to ask for; host and port are those of a sentinel")
 }
 
-// DBShorthand adds redis-cli's -n to a command that has no other.
+// DBShorthand adds redis-cli's -n to a command that has no other -n.
 func (c *Flags) DBShorthand(cmd *cobra.Command) {
 	cmd.Flags().VarP((*database)(c), "database", "n", "the same as --db")
 	cmd.Flags().Lookup("database").Hidden = true
 }
 
-// A database is the flag of the database, which goes by two names.
+// A database is the flag of the database, which has two names.
 type database Flags
 
-// Set reads text.
+// Set parses text.
 func (d *database) Set(text string) error {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 {
@@ -81,19 +80,19 @@ func (d *database) Set(text string) error {
 	return nil
 }
 
-// String shows nothing, so that help shows no default.
+// String returns "", so that help shows no default.
 func (d *database) String() string { return "" }
 
-// Type is what help calls the argument.
+// Type returns the name of the argument in help.
 func (d *database) Type() string { return "number" }
 
-// OnRefusal has tell hear of the refusal if no server lets anybody in.
+// OnRefusal makes tell receive the refusal if no server accepts connections.
 func (c *Flags) OnRefusal(tell func(error)) { c.door.shut(tell) }
 
-// Dialer returns what makes connections to a server that no flag has named.
+// Dialer returns a dialer for a server that the flags do not name.
 func (c *Flags) Dialer() dialer { return c.door.dialer(nil, 0, c.Wrap) }
 
-// Given reports whether any flag says where Redis is.
+// Given reports whether any flag names a server.
 func (c *Flags) Given() bool {
 	return c.changed("url", "host", "port", "cluster", "sentinel-master")
 }
@@ -107,8 +106,8 @@ func (c *Flags) changed(names ...string) bool {
 	return false
 }
 
-// Open makes a client, and returns with it how to call the server in messages.
-// It does no I/O but to read the files of certificates.
+// Open returns a client and the name of its server for messages. It does no I/O
+// except that it reads certificate files.
 func (c *Flags) Open() (redis.UniversalClient, string, error) {
 	if c.changed("url") && c.changed("host", "port") {
 		return nil, "", exit.Usagef("--url says where Redis is, so there can be no -h or -p")
@@ -160,8 +159,9 @@ func (c *Flags) openSentinel() (redis.UniversalClient, string, error) {
 		return nil, "", err
 	}
 	o.MasterName = c.sentinelMaster
-	// For go-redis, what stands before the host is for the sentinels. That is
-	// kept for a URL that has another password for Redis among its parameters.
+	// go-redis takes the user and password before the host for those of the
+	// sentinels. That is kept for a URL that has another password for Redis in
+	// its parameters.
 	if o.Username == "" && o.Password == "" {
 		o.Username, o.Password = o.SentinelUsername, o.SentinelPassword
 		o.SentinelUsername, o.SentinelPassword = "", ""
@@ -174,8 +174,9 @@ func (c *Flags) openSentinel() (redis.UniversalClient, string, error) {
 	return redis.NewFailoverClient(o), c.sentinelMaster + " (sentinels " + strings.Join(o.SentinelAddrs, ",") + ")", nil
 }
 
-// parsed reads the URL, or one that is made of host and port. The parser's
-// errors quote it, and it may contain a password: so they are not shown.
+// parsed parses the URL, or a URL that is made of host and port. The errors of
+// the parser quote the URL, which may contain a password, so they are not
+// shown.
 func parsed[T any](c *Flags, parse func(string) (*T, error)) (*T, error) {
 	text, from := c.url, "--url"
 	switch {
@@ -200,7 +201,7 @@ func parsed[T any](c *Flags, parse func(string) (*T, error)) (*T, error) {
 	return o, nil
 }
 
-// asRedis returns the URL that go-redis reads for one of Valkey's.
+// asRedis converts a URL of Valkey to one that go-redis understands.
 func asRedis(text string) string {
 	scheme, rest, ok := strings.Cut(text, "://")
 	switch {
@@ -212,17 +213,17 @@ func asRedis(text string) string {
 	return text
 }
 
-// shared are the options that the three kinds of client have in common.
+// shared are the options that the three types of client have in common.
 type shared struct {
 	username, password *string
-	db                 *int // nil where there are none
+	db                 *int // nil if the client has no databases
 	tls                **tls.Config
 	dialTimeout        *time.Duration
 	dialerRetries      *int
 	dialer             *dialer
 }
 
-// adjust makes of the options what the other flags say.
+// adjust sets the options that the other flags determine.
 func (c *Flags) adjust(o shared) error {
 	if c.changed("user") {
 		*o.username = c.user
@@ -233,14 +234,15 @@ func (c *Flags) adjust(o shared) error {
 	case *o.password == "":
 		*o.password = os.Getenv(envAuth)
 	}
-	// go-redis would say nothing of who we are, and we be somebody else.
+	// go-redis would not authenticate, and the connection would be that of
+	// another user.
 	if *o.username != "" && *o.password == "" {
 		return exit.Usagef("user %q is nobody without a password: -a, %s or in the URL (any will do for a user without one)", *o.username, envAuth)
 	}
 	if c.dbGiven {
 		*o.db = c.db
 	}
-	// The library asks again by itself, and knows when to give up.
+	// The library retries by itself and knows when to give up.
 	if *o.dialTimeout == 0 {
 		*o.dialTimeout = 3 * time.Second
 	}
@@ -288,10 +290,10 @@ func (c *Flags) secure(p **tls.Config) error {
 	return nil
 }
 
-// WithoutPasswords returns an environment in which a child finds no password of
-// ours: REDISCLI_AUTH is taken out, and a REDIS_URL with a password goes without
-// its user and password, or not at all when it cannot be read. (Without the
-// whole of it, the child might take some other Redis for the right one.)
+// WithoutPasswords returns an environment without our passwords, for a child.
+// It removes REDISCLI_AUTH. A REDIS_URL with a password loses its user and
+// password; one that cannot be parsed is removed. (Removing REDIS_URL in every
+// case might make the child use another Redis.)
 func WithoutPasswords(env []string) []string {
 	out := make([]string, 0, len(env))
 	for _, e := range env {
@@ -311,15 +313,15 @@ func WithoutPasswords(env []string) []string {
 	return out
 }
 
-// bareURL returns a URL without its user and passwords; false when it may have
-// some that cannot be told from the rest.
+// bareURL returns a URL without its user and passwords, or false if they may
+// not all be recognizable.
 func bareURL(text string) (string, bool) {
 	u, err := url.Parse(text)
 	if err != nil || u.Opaque != "" || u.Fragment != "" || strings.Contains(u.Path+u.RawQuery, "@") {
-		return "", false // a password with a #, a / or a ? that was not escaped
+		return "", false // a password with an unescaped #, / or ?
 	}
 	bare := u.User == nil
-	u.User = nil // a user alone may be a password in the wrong place
+	u.User = nil // a user alone may be a misplaced password
 	q := u.Query()
 	for k := range q {
 		if strings.Contains(strings.ToLower(k), "pass") {

@@ -18,32 +18,33 @@ import (
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
 )
 
-// A dialer makes connections.
+// A dialer opens connections.
 type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// A door is the way to Redis, and knows whether anybody has come through it. The
-// library asks again when a server does not let it in, since one that it knows
-// may come back. One that nobody has met is more likely to be at another address,
-// or to be spoken to in another way: then the first refusal is told at once.
+// A door opens the connections to Redis and knows whether a server has ever
+// answered. The library retries when a server that it knows refuses, because
+// that server may come back. A server that has never answered is more likely to
+// have another address or to need another protocol, so its first refusal is
+// reported at once.
 type door struct {
-	addrs []string // all that are tried first
+	addrs []string // the addresses that are tried first
 
 	// mu guards the fields below.
 	mu     sync.Mutex
 	met    bool            // a server has answered
 	failed map[string]bool // addresses that have refused
-	tell   func(error)     // of the refusal; nil for nobody
+	tell   func(error)     // is called with the refusal; may be nil
 }
 
-// shut has tell hear of the refusal if all addresses refuse, and none has let
-// anybody in.
+// shut makes tell receive the refusal if all addresses refuse and no server has
+// answered.
 func (d *door) shut(tell func(error)) {
 	d.mu.Lock()
 	d.tell = tell
 	d.mu.Unlock()
 }
 
-// refused notes that addr has refused, for a reason that stays if asked again.
+// refused notes a lasting refusal by addr.
 func (d *door) refused(addr string, err error) {
 	d.mu.Lock()
 	if d.failed == nil {
@@ -71,8 +72,8 @@ func (d *door) opened() {
 	d.mu.Unlock()
 }
 
-// dialer returns what makes connections, by TLS if conf is not nil, with wrap
-// around each unless that is nil. A timeout of 0 is 3 s.
+// dialer returns a dialer. It uses TLS if conf is not nil, and wraps each
+// connection with wrap unless that is nil. A timeout of 0 means 3 s.
 func (d *door) dialer(conf *tls.Config, timeout time.Duration, wrap func(net.Conn) net.Conn) dialer {
 	timeout = cmp.Or(timeout, 3*time.Second)
 	plain := &net.Dialer{Timeout: timeout, KeepAlive: 5 * time.Minute}
@@ -97,25 +98,25 @@ func (d *door) dialer(conf *tls.Config, timeout time.Duration, wrap func(net.Con
 	}
 }
 
-// errNoTLS and errTLS say that a server is spoken to in the wrong way.
+// errNoTLS and errTLS say that the server needs the other protocol.
 var (
 	errNoTLS = errors.New("the server does not speak TLS")
 	errTLS   = errors.New("the server speaks TLS only (--tls)")
 
-	// errNobody is in place of the end of a connection: a server ends that of who asks
-	// much without a password.
+	// errNobody replaces the end of a connection: a server closes that of an
+	// unauthenticated client that sends much.
 	errNobody = errors.New("NOAUTH Authentication required")
 )
 
-// slow is when a server is asked whether it speaks as was thought. probing is how
-// long that may take.
+// slow is how long to wait before checking whether the server speaks the
+// expected protocol. probing is how long that check may take.
 const (
 	slow    = 300 * time.Millisecond
 	probing = time.Second
 )
 
-// secured makes TLS of conn. A Redis that does not speak it waits in silence for
-// the end of a line.
+// secured starts TLS on conn. A Redis without TLS stays silent, because it
+// waits for the end of a line.
 func secured(ctx context.Context, plain *net.Dialer, conn net.Conn, network, addr string, conf *tls.Config) (net.Conn, error) {
 	if conf.ServerName == "" {
 		conf = conf.Clone()
@@ -147,10 +148,10 @@ func secured(ctx context.Context, plain *net.Dialer, conn net.Conn, network, add
 	return secure, nil
 }
 
-// isReply reports whether an answer of Redis may begin with b.
+// isReply reports whether a reply of Redis may begin with b.
 func isReply(b byte) bool { return b == '+' || b == '-' }
 
-// speaksPlain reports whether there is a Redis that speaks no TLS.
+// speaksPlain reports whether the server is a Redis without TLS.
 func speaksPlain(ctx context.Context, plain *net.Dialer, network, addr string) bool {
 	ctx, cancel := context.WithTimeout(ctx, probing)
 	defer cancel()
@@ -168,7 +169,7 @@ func speaksPlain(ctx context.Context, plain *net.Dialer, network, addr string) b
 	return err == nil && isReply(first[0])
 }
 
-// speaksTLS reports whether there is a server that speaks TLS.
+// speaksTLS reports whether the server speaks TLS.
 func speaksTLS(network, addr string) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), probing)
 	defer cancel()
@@ -180,18 +181,18 @@ func speaksTLS(network, addr string) bool {
 	return tls.Client(conn, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(ctx) == nil //nolint:gosec // nothing is said there
 }
 
-// A caller is a connection that nothing has come from yet, at first.
+// A caller is a connection that notes the first answer of its server.
 type caller struct {
 	net.Conn
 	door          *door
 	tls           bool
 	network, addr string
 	first         bool
-	nobody        bool // the first answer was that a password is missing
+	nobody        bool // the first reply was that a password is missing
 }
 
-// Read is that of the connection. A server that ends it without a word may want
-// TLS, or by TLS a certificate.
+// Read reads from the connection. A server that closes it without a reply may
+// require TLS, or, with TLS, a certificate.
 func (c *caller) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if !c.first {
@@ -216,8 +217,8 @@ func (c *caller) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// plainly says what a network has to say in words for people; other errors it
-// returns as they are.
+// plainly returns an error of the network in words for people, and any other
+// error unchanged.
 func plainly(err error) error {
 	if lookup, ok := errors.AsType[*net.DNSError](err); ok {
 		if lookup.IsNotFound {

@@ -9,14 +9,15 @@ import (
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
 )
 
-// Unavailable is the error of a command that Redis did not let happen.
+// Unavailable returns the error for a command that failed because of Redis.
 func Unavailable(addr string, err error) error {
 	var e *latchkey.Error
 	if errors.As(err, &e) {
-		err = e.Err // the rest is about Go
+		err = e.Err // the rest is for Go programs
 	}
 	why := strings.TrimPrefix(plainly(err).Error(), latchkey.ErrNotAcquired.Error()+": ") // who knows who has it
-	// The second is how Redis answers to a long command from somebody unknown.
+	// The second text is the reply of Redis to a long command of an
+	// unauthenticated client.
 	switch {
 	case strings.Contains(why, "NOAUTH"), strings.Contains(why, "unauthenticated"):
 		why = "it wants a password (-a, " + envAuth + " or in the URL)"

@@ -11,8 +11,8 @@ import (
 
 var countdownlatchScenarios = []scenario{{"countdownlatch", playLatch}}
 
-// playLatch: round by round, each worker counts one down and waits for all the
-// others. None goes on before the last has counted.
+// playLatch makes each worker, in each round, count down and wait for all the
+// others. None continues before the last has counted down.
 func playLatch(ctx context.Context, st *stage.Stage) error {
 	cs, err := st.Open(st.Clients)
 	if err != nil {

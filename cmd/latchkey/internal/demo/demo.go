@@ -1,4 +1,4 @@
-// Package demo is the command that puts every primitive to work, and checks that what
+// Package demo is the command that runs every primitive and checks that what
 // must not happen does not.
 package demo
 
@@ -32,20 +32,21 @@ REDIS_URL alone does not make it do that.
 Exit status: 0 if all went well; 1 if anything was violated or failed; 69 if
 Redis cannot be reached.`
 
-// turn is how long a load lasts: all of them together, some of which have to wait
-// for the end of a lease, less than 10 s.
+// turn is the duration of one scenario. All of them together, some of which
+// wait for the end of a lease, take less than 10 s.
 const turn = 350 * time.Millisecond
 
-// embeddedNote keeps the figures from being taken for the library's.
+// embeddedNote prevents the figures from being taken for those of the library.
 const embeddedNote = `The server in memory is one program with the workers, and many times slower than
 Redis: the figures below say that it works, not how fast (for that: --url).
 `
 
-// redlockNote says the same of the one scenario that never plays on a server of others.
+// redlockNote says the same of the one scenario that always runs in memory.
 const redlockNote = `The last, redlock, needs five servers, and has them in memory, where they are slow.
 `
 
-// Command returns the command demo, on a server in memory unless conn names one.
+// Command returns the command demo. It uses an in-memory server unless conn
+// names a server.
 func Command(conn *connect.Flags) *cobra.Command {
 	var f stage.Flags
 	out := new(text.Printer)
@@ -75,7 +76,7 @@ func Command(conn *connect.Flags) *cobra.Command {
 	return cmd
 }
 
-// results plays all scenarios. They are nil if there was nothing to play on.
+// results runs all scenarios. It returns nil results if there was no server.
 func results(out io.Writer, conn *connect.Flags, f *stage.Flags) ([]*stage.Result, error) {
 	if err := f.Check("demo", 2); err != nil {
 		return nil, err
@@ -103,7 +104,7 @@ func results(out io.Writer, conn *connect.Flags, f *stage.Flags) ([]*stage.Resul
 		played = append(played, play(ctx, server, v, sc, f))
 	}
 	interrupted := context.Cause(ctx)
-	stop() // a second Ctrl-C ends it at once
+	stop() // a second Ctrl-C ends the process at once
 
 	left, err := server.Clean()
 	v.Table(played)
@@ -126,7 +127,8 @@ func play(ctx context.Context, server *stage.Server, v *stage.View, sc scenario,
 	return r
 }
 
-// verdict says how it went. interrupted is how a signal has ended it, or nil.
+// verdict prints the verdict and returns the error. interrupted is the error of
+// a signal, or nil.
 func verdict(out io.Writer, results []*stage.Result, left []string, cleaning, interrupted error) error {
 	var violations uint64
 	failures := cleaning

@@ -13,8 +13,8 @@ import (
 
 var fairlockScenarios = []scenario{{"fairlock", playFair}}
 
-// playFair: round by round, one worker has the lock until all others stand in
-// the queue. Then each gets it, in the order of the queue, whatever its client.
+// playFair makes one worker in each round hold the lock until all others are
+// queued. Then the others get it in the order of the queue, across all clients.
 func playFair(ctx context.Context, st *stage.Stage) error {
 	cs, err := st.Open(st.Clients)
 	if err != nil {
@@ -41,7 +41,7 @@ func fairRound(ctx context.Context, st *stage.Stage, s *section, locks []*fairlo
 	if err != nil {
 		return err
 	}
-	var served []string // whoever has the lock may write
+	var served []string // only the holder of the lock writes it
 	var wg sync.WaitGroup
 	for w := range st.Workers {
 		if w == first {
@@ -74,7 +74,7 @@ func fairRound(ctx context.Context, st *stage.Stage, s *section, locks []*fairlo
 	return err
 }
 
-// queued waits until n stand in the queue of a lock, and returns them.
+// queued waits until n waiters are in the queue of a lock, and returns them.
 func queued(ctx context.Context, l *fairlock.Lock, n int) (ids []string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, stage.Grace, errors.New("the workers do not queue"))
 	defer cancel()

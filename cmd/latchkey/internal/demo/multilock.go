@@ -22,14 +22,14 @@ var multilockScenarios = []scenario{
 	{"redlock", playRed},
 }
 
-// crossed is how many locks or values the workers take some of.
+// crossed is the number of locks or values of which each worker takes some.
 const crossed = 6
 
-// several returns some of them, in any order.
+// several returns some of them, in random order.
 func several() []int { return rand.Perm(crossed)[:2+rand.IntN(2)] }
 
-// playSeveral has all workers take several things at once in turn; lock returns
-// the lock of those. Each thing has a section of its own.
+// playSeveral makes all workers take several things at once, in turn. lock
+// returns the lock of those things. Each thing has a section of its own.
 func playSeveral(ctx context.Context, st *stage.Stage, lock func(worker int, things []int) latchkey.Locker) error {
 	var sections [crossed]*section
 	for i := range sections {
@@ -57,8 +57,8 @@ func playSeveral(ctx context.Context, st *stage.Stage, lock func(worker int, thi
 	return err
 }
 
-// playCrossing: each worker takes some of the same locks, in an order of its own.
-// Nobody waits for ever, and no lock has two holders.
+// playCrossing makes each worker take some of the same locks, in an order of
+// its own. No worker waits for ever, and no lock has two holders.
 func playCrossing(ctx context.Context, st *stage.Stage) error {
 	cs, err := st.Open(st.Clients)
 	if err != nil {
@@ -77,8 +77,8 @@ func playCrossing(ctx context.Context, st *stage.Stage) error {
 	})
 }
 
-// playGroup: the same with values of a group, of which a worker gets all or none
-// by one command.
+// playGroup is playCrossing with values of a group, of which a worker gets all
+// or none by one command.
 func playGroup(ctx context.Context, st *stage.Stage) error {
 	cs, err := st.Open(st.Clients)
 	if err != nil {
@@ -94,12 +94,12 @@ func playGroup(ctx context.Context, st *stage.Stage) error {
 	})
 }
 
-// redServers is how many servers in memory a Redlock plays on: with --url too,
-// because they must be independent of each other.
+// redServers is the number of in-memory servers for Redlock. They are used even
+// with --url, because they must be independent of each other.
 const redServers = 5
 
-// playRed: one at a time, by the majority of five servers. In turn two of them
-// are down for a while.
+// playRed shows that there is one holder at a time, by the majority of five
+// servers of which two in turn are down for a while.
 func playRed(ctx context.Context, st *stage.Stage) error {
 	servers := make([]*miniredis.Miniredis, redServers)
 	for i := range servers {
@@ -140,20 +140,21 @@ func playRed(ctx context.Context, st *stage.Stage) error {
 	return err
 }
 
-// red returns a lock of the majority of servers, on clients of its own.
+// red returns a lock on the majority of servers, with clients of its own.
 func red(st *stage.Stage, servers []*miniredis.Miniredis) *multilock.Lock {
 	members := make([]latchkey.Locker, len(servers))
 	for i, m := range servers {
 		rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
 		c := latchkey.New(rdb)
-		st.OnClose(func() error { return errors.Join(c.Close(), rdb.Close()) }) // before the servers end
+		st.OnClose(func() error { return errors.Join(c.Close(), rdb.Close()) }) // before the servers close
 		members[i] = rlock.New(c, "red")
 	}
 	return multilock.NewRed(members...)
 }
 
-// takeDown has two servers at a time not answer for a while, until ctx ends. They
-// keep their data: one that forgets must stay down for longer than a lease.
+// takeDown makes two servers at a time stop answering for a while, until ctx
+// ends. They keep their data: a server that loses it must stay down for longer
+// than a lease.
 func takeDown(ctx context.Context, servers []*miniredis.Miniredis) {
 	const down = 300 * time.Millisecond
 	for i := 0; ; i++ {

@@ -13,8 +13,8 @@ import (
 
 var permitsemaphoreScenarios = []scenario{{"permitsemaphore", playPermits}}
 
-// playPermits: permits have ids, and those of workers that crash come back when
-// their leases end, not earlier and by themselves; in the end all are back.
+// playPermits shows that permits of crashed workers come back by themselves
+// when their leases end, not earlier, and that all permits are back at the end.
 func playPermits(ctx context.Context, st *stage.Stage) (err error) {
 	cs, err := st.Open(st.Clients)
 	if err != nil {
@@ -41,7 +41,7 @@ func playPermits(ctx context.Context, st *stage.Stage) (err error) {
 		crash := worker == 0
 		p, err := acquirePermit(ctx, st, sem, crash)
 		if errors.Is(err, latchkey.ErrLeaseLost) {
-			return nil // on a machine that stood still for a lease; there is another turn
+			return nil // the machine stood still for a lease; there is another turn
 		} else if err != nil {
 			return err
 		}
@@ -49,7 +49,7 @@ func playPermits(ctx context.Context, st *stage.Stage) (err error) {
 		st.Violated(!there)
 		r.enter(1)
 		if crash {
-			<-p.Lost() // it neither renews nor releases
+			<-p.Lost() // the worker neither renews nor releases
 		}
 		r.leave(1)
 		out.Delete(p.ID())
@@ -76,9 +76,9 @@ func acquirePermit(ctx context.Context, st *stage.Stage, sem *permitsemaphore.Se
 	return p, err
 }
 
-// allBack sees that all permits become available again: the last lease ends a
-// little after its holder has stopped believing in it, by as much as the request
-// had been on its way.
+// allBack checks that all permits become available again. The last lease ends a
+// little after its holder has stopped trusting it, by the time that the request
+// was on its way.
 func allBack(ctx context.Context, st *stage.Stage, sem *permitsemaphore.Semaphore, n int) error {
 	for since := time.Now(); ; {
 		left, err := sem.AvailablePermits(ctx)

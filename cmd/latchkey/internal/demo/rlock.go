@@ -23,7 +23,8 @@ var rlockScenarios = []scenario{
 	{"rlock forced", playForced},
 }
 
-// locks returns a lock of that name for each worker: those of a client share one.
+// locks returns a lock with that name for each worker. The workers of one
+// client share a lock.
 func locks(st *stage.Stage, name string, cs []*latchkey.Client, opts ...rlock.Option) func(worker int) *rlock.Lock {
 	ls := make([]*rlock.Lock, len(cs))
 	for i, c := range cs {
@@ -33,8 +34,8 @@ func locks(st *stage.Stage, name string, cs []*latchkey.Client, opts ...rlock.Op
 	return func(worker int) *rlock.Lock { return ls[worker%len(ls)] }
 }
 
-// playTurns has all workers take one lock in turn; held, unless it is nil, is
-// called while a worker has it.
+// playTurns makes all workers take one lock in turn. held, unless nil, is
+// called while a worker holds it.
 func playTurns(ctx context.Context, st *stage.Stage, name string, held func(*latchkey.Hold), opts ...rlock.Option) error {
 	cs, err := st.Open(st.Clients)
 	if err != nil {
@@ -59,12 +60,12 @@ func playTurns(ctx context.Context, st *stage.Stage, name string, held func(*lat
 	return err
 }
 
-// playContended: one at a time, whatever the client.
+// playContended shows that there is one holder at a time, across all clients.
 func playContended(ctx context.Context, st *stage.Stage) error {
 	return playTurns(ctx, st, "contended", nil)
 }
 
-// playFenced: each token is greater than the one before.
+// playFenced shows that each token is greater than the one before.
 func playFenced(ctx context.Context, st *stage.Stage) error {
 	st.Kept(names.Token(st.Key("fenced")))
 	var last atomic.Int64
@@ -73,13 +74,14 @@ func playFenced(ctx context.Context, st *stage.Stage) error {
 	}, rlock.Fenced())
 }
 
-// playSpin: the same with waiters that poll.
+// playSpin is playContended with waiters that poll.
 func playSpin(ctx context.Context, st *stage.Stage) error {
 	return playTurns(ctx, st, "spin", nil, rlock.Spin(rlock.Backoff{}))
 }
 
-// playReentrant: each worker is a holder, as a Java thread is, and takes the lock
-// a second time while it has it. Between its two unlocks it is still its own.
+// playReentrant makes each worker a holder, as a Java thread is. The worker
+// takes the lock a second time while it holds it, and still holds it between
+// its two unlocks.
 func playReentrant(ctx context.Context, st *stage.Stage) error {
 	cs, err := st.Open(st.Clients)
 	if err != nil {
@@ -109,7 +111,8 @@ func playReentrant(ctx context.Context, st *stage.Stage) error {
 	return err
 }
 
-// reenter takes a lock once more, which takes no waiting, and gives that back.
+// reenter takes a held lock once more, which does not wait, and releases that
+// hold.
 func reenter(ctx context.Context, st *stage.Stage, l *rlock.Lock) error {
 	if _, err := l.TryLock(ctx); err != nil {
 		return fmt.Errorf("re-entry: %w", err)
@@ -122,9 +125,9 @@ func reenter(ctx context.Context, st *stage.Stage, l *rlock.Lock) error {
 // crashLease is the lease of a holder that crashes.
 const crashLease = 200 * time.Millisecond
 
-// playCrash: round by round, one worker takes the lock, and neither renews nor
-// unlocks it. The next gets in when the lease is over and not earlier, and by
-// then the one before has stopped believing that it has the lock.
+// playCrash makes one worker in each round take the lock and then neither renew
+// nor unlock it. The next worker gets the lock when the lease is over, and not
+// earlier. By then the first worker no longer trusts its hold.
 func playCrash(ctx context.Context, st *stage.Stage) error {
 	cs, err := st.Open(st.Clients)
 	if err != nil {
@@ -146,7 +149,7 @@ func crashRound(ctx context.Context, st *stage.Stage, s *section, lock func(int)
 	asked := time.Now()
 	crashed, err := st.Lock(ctx, lock(victim), latchkey.Lease(crashLease))
 	if errors.Is(err, latchkey.ErrLeaseLost) {
-		return nil // on a machine that stood still for a lease; there is another round
+		return nil // the machine stood still for a lease; there is another round
 	} else if err != nil {
 		return err
 	}
@@ -164,7 +167,7 @@ func crashRound(ctx context.Context, st *stage.Stage, s *section, lock func(int)
 				return
 			}
 			if first.CompareAndSwap(false, true) {
-				// 2 ms for clocks that count whole ones.
+				// 2 ms because clocks count whole milliseconds.
 				st.Violated(time.Since(asked) >= crashLease-2*time.Millisecond)
 				st.Violated(crashed.Remaining() == 0)
 			}
@@ -180,7 +183,7 @@ func crashRound(ctx context.Context, st *stage.Stage, s *section, lock func(int)
 	return awaitLoss(ctx, st, crashed)
 }
 
-// awaitLoss waits until a holder has heard that its hold is lost.
+// awaitLoss waits until a holder is told that its hold is lost.
 func awaitLoss(ctx context.Context, st *stage.Stage, h *latchkey.Hold) error {
 	select {
 	case <-h.Lost():
@@ -194,9 +197,9 @@ func awaitLoss(ctx context.Context, st *stage.Stage, h *latchkey.Hold) error {
 // forcedLease is the lease that is renewed while the lock is forced open.
 const forcedLease = 900 * time.Millisecond
 
-// playForced: a lock is forced open while somebody holds it, who hears of it by
-// the next renewal, a third of the lease later at most. What is counted as waits
-// is how long that takes.
+// playForced forces a lock open while it is held. The holder learns of it by
+// the next renewal, at most a third of the lease later. The waits that it
+// counts are the times until then.
 func playForced(ctx context.Context, st *stage.Stage) error {
 	cs, err := st.Open(st.Clients, latchkey.WithWatchdogTimeout(forcedLease))
 	if err != nil {
@@ -222,7 +225,7 @@ func playForced(ctx context.Context, st *stage.Stage) error {
 		if err != nil {
 			return err
 		}
-		// On a machine that stood still for a lease it has ended by itself.
+		// If the machine stood still for a lease, the hold has ended by itself.
 		st.Violated(forced || h.Remaining() == 0)
 		if err := st.Acquired(func() error { return awaitLoss(ctx, st, h) }); err != nil {
 			return err

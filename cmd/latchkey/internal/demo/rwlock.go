@@ -12,12 +12,12 @@ import (
 
 var rwlockScenarios = []scenario{{"rwlock", playReadWrite}}
 
-// writers says which workers write: one of so many. The others read.
+// writers sets which workers write: one in writers. The others read.
 const writers = 4
 
-// playReadWrite: a writer is alone, readers are among themselves. Every other
-// turn of a writer ends with reading what it has written, with no writer in
-// between.
+// playReadWrite shows that a writer is alone and that readers share the lock. A
+// writer ends every other turn by reading what it has written, with no writer
+// in between.
 func playReadWrite(ctx context.Context, st *stage.Stage) error {
 	cs, err := st.Open(st.Clients)
 	if err != nil {
@@ -40,7 +40,7 @@ func playReadWrite(ctx context.Context, st *stage.Stage) error {
 	return err
 }
 
-// A page is a section that readers may be in together.
+// A page is a section that several readers may be in at once.
 type page struct {
 	*section
 	readers atomic.Int64
@@ -55,7 +55,7 @@ func (p *page) read(ctx context.Context, rw *rwlock.RWLock) error {
 	return h.Unlock(ctx)
 }
 
-// look is a stay of a reader.
+// look is a visit by a reader.
 func (p *page) look() {
 	p.readers.Add(1)
 	p.st.Violated(p.inside.Load() == nil)
@@ -87,7 +87,7 @@ func (p *page) write(ctx context.Context, rw *rwlock.RWLock) error {
 	return r.Unlock(ctx)
 }
 
-// unlocked gives back a hold that may have been given back already.
+// unlocked releases a hold that may have been released already.
 func unlocked(ctx context.Context, h *latchkey.Hold) error {
 	if err := h.Unlock(ctx); err != nil && !errors.Is(err, latchkey.ErrNotHeld) {
 		return err

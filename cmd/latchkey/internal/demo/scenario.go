@@ -7,13 +7,14 @@ import (
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/stage"
 )
 
-// A scenario shows one thing. Its run function starts the workers, has a
-// section of its own to see them overlap, and returns when they have ended.
+// A scenario shows one property. Its run function starts the workers, uses a
+// section of its own to detect overlaps, and returns when the workers have
+// ended.
 type scenario struct {
 	name string
 	run  func(ctx context.Context, st *stage.Stage) error
 }
 
-// scenarios are played in this order; each primitive brings its own.
+// scenarios are run in this order. Each primitive has its own.
 var scenarios = slices.Concat(rlockScenarios, fairlockScenarios, rwlockScenarios, semaphoreScenarios,
 	permitsemaphoreScenarios, countdownlatchScenarios, multilockScenarios)

@@ -8,41 +8,42 @@ import (
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/stage"
 )
 
-// A section is what one at a time may be in. Who comes while somebody is inside
-// is seen by the marker that one has left; and a count that each reads at the
-// beginning and writes at the end shows whose turn another has undone.
+// A section may have one worker inside at a time. A worker that enters while
+// another is inside finds the marker of that worker. Each worker also reads a
+// count on entering and writes it on leaving, which shows turns that another
+// worker has undone.
 type section struct {
 	st     *stage.Stage
 	inside atomic.Pointer[visit]
-	count  atomic.Int64 // only ever loaded and stored
+	count  atomic.Int64 // only loaded and stored
 	turns  atomic.Int64
 }
 
 // A visit is one stay in a section.
 type visit struct{ count int64 }
 
-// newSection returns a section where nobody has been.
+// newSection returns an empty section.
 func newSection(st *stage.Stage) *section { return &section{st: st} }
 
-// enter marks the section, and returns what leave needs.
+// enter marks the section and returns what leave needs.
 func (s *section) enter() *visit {
 	v := &visit{count: s.count.Load()}
 	s.st.Violated(s.inside.CompareAndSwap(nil, v))
 	return v
 }
 
-// leave takes the marker away.
+// leave removes the marker.
 func (s *section) leave(v *visit) {
 	s.count.Store(v.count + 1)
 	s.turns.Add(1)
-	// Who came in during another's stay has no marker to take away.
+	// A worker that entered during another's visit has no marker to remove.
 	s.inside.CompareAndSwap(v, nil)
 }
 
-// work is what goes on in a section.
+// work is the work in a section.
 func (s *section) work() { work(s.turns.Load()) }
 
-// work takes its time now and then, long enough for an intruder to be met.
+// work sometimes takes long enough for an intruder to be noticed.
 func work(turn int64) {
 	if turn%16 == 0 {
 		time.Sleep(time.Millisecond)
@@ -50,7 +51,8 @@ func work(turn int64) {
 	runtime.Gosched()
 }
 
-// settle counts the turns whose count was overwritten. Nobody is inside any more.
+// settle counts the turns whose count was overwritten. It is called when the
+// section is empty.
 func (s *section) settle() {
 	s.st.Violated(s.inside.Load() == nil)
 	if lost := s.turns.Load() - s.count.Load(); lost > 0 {

@@ -11,8 +11,8 @@ import (
 
 var semaphoreScenarios = []scenario{{"semaphore", playSemaphore}}
 
-// playSemaphore: there are never more permits out than there are, though some
-// take two at once; and in the end all are back.
+// playSemaphore shows that no more permits are out than exist, though some
+// workers take two at once, and that all are back at the end.
 func playSemaphore(ctx context.Context, st *stage.Stage) (err error) {
 	cs, err := st.Open(st.Clients)
 	if err != nil {
@@ -50,7 +50,7 @@ func playSemaphore(ctx context.Context, st *stage.Stage) (err error) {
 	return err
 }
 
-// A room is where so many may be at a time.
+// A room is a section for a limited number of workers.
 type room struct {
 	st     *stage.Stage
 	places int
@@ -58,7 +58,7 @@ type room struct {
 	visits atomic.Int64
 }
 
-// enter takes n places, and stays for a moment.
+// enter takes n places and stays for a moment.
 func (r *room) enter(n int) {
 	r.st.Violated(r.inside.Add(int64(n)) <= int64(r.places))
 	work(r.visits.Add(1))

@@ -1,4 +1,5 @@
-// Package exit has the exit codes of the command, and errors that carry them.
+// Package exit defines the exit codes of the command and errors that carry
+// them.
 package exit
 
 import (
@@ -19,7 +20,8 @@ const (
 	Signal      = 128 // plus the number of the signal
 )
 
-// An Error is an error that knows its exit code. Without a text nothing is said.
+// An Error is an error with an exit code. If its text is empty, nothing is
+// printed.
 type Error struct {
 	Code int
 	Text string
@@ -33,11 +35,12 @@ func Errorf(code int, format string, args ...any) error {
 	return &Error{code, fmt.Sprintf(format, args...)}
 }
 
-// Usagef returns the error of a command line that makes no sense.
+// Usagef returns the error for an invalid command line.
 func Usagef(format string, args ...any) error { return Errorf(Usage, format, args...) }
 
-// Code returns the exit code of err, 0 if that is nil. An error that has none
-// comes from cobra: an unknown flag or command, a missing argument.
+// Code returns the exit code of err, or 0 if err is nil. An error without an
+// exit code comes from cobra: an unknown flag or command, or a missing
+// argument.
 func Code(err error) int {
 	if err == nil {
 		return 0

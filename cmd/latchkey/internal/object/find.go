@@ -19,27 +19,27 @@ import (
 	"github.com/latchkey-go/latchkey/internal/names"
 )
 
-// A Finder finds the objects there are, by one pass of SCAN over the keys and a
-// look at the Redis channels that somebody listens to.
+// A Finder finds the objects in Redis by one SCAN over the keys and by the
+// Redis channels that have listeners.
 type Finder struct {
 	match string // pattern that names match; empty for all
 	kinds []string
-	all   bool // also what may be an object, and those that are free
+	all   bool // include integers that may be objects, and free locks
 
-	keys atomic.Int64 // looked at so far
+	keys atomic.Int64 // number of keys read
 
 	// mu guards the field below.
 	mu    sync.Mutex
-	names map[string]bool // of objects, as far as their keys tell
+	names map[string]bool // names of objects, according to their keys
 }
 
-// kindNames are what --kind takes.
+// kindNames are the values of --kind.
 var kindNames = []string{
 	string(latchkey.KindLock), string(latchkey.KindFair), string(latchkey.KindReadWrite), string(latchkey.KindMultiLock),
 	string(latchkey.KindSemaphore), string(latchkey.KindPermitSemaphore), string(latchkey.KindLatch), string(latchkey.KindCounter), KindFree,
 }
 
-// Register adds the flags that choose what is listed.
+// Register adds the flags that select what is listed.
 func (f *Finder) Register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.match, "match", "", "only names that match the `PATTERN`: * ? [a-z], as in Redis")
 	cmd.Flags().StringSliceVar(&f.kinds, "kind", nil, "only these `KINDS`: "+strings.Join(kindNames, ", "))
@@ -57,15 +57,16 @@ func (f *Finder) Check() error {
 	return nil
 }
 
-// Looked is how many keys were looked at so far.
+// Looked returns the number of keys read so far.
 func (f *Finder) Looked() int64 { return f.keys.Load() }
 
-// scanCount is how many keys a SCAN looks at.
+// scanCount is the COUNT of a SCAN.
 const scanCount = 1000
 
-// Find returns the names of the objects, in order.
+// Find returns the names of the objects, sorted.
 func (f *Finder) Find(ctx context.Context, rdb redis.UniversalClient) ([]string, error) {
-	// When ctx ends, so do the connections: go-redis would wait for a silent server.
+	// The end of ctx closes the connections, because go-redis would wait for a
+	// silent server.
 	defer context.AfterFunc(ctx, func() { _ = rdb.Close() })()
 	f.names = map[string]bool{}
 	err := eachNode(ctx, rdb, func(ctx context.Context, node *redis.Client) error {
@@ -79,8 +80,9 @@ func (f *Finder) Find(ctx context.Context, rdb redis.UniversalClient) ([]string,
 	return slices.Sorted(maps.Keys(f.names)), err
 }
 
-// hasAll refuses a server, said to be the only one, that has no names or a part of them. All
-// users may send HELLO; a server that does not know it is taken for what it was said to be.
+// hasAll returns an error for a server that is said to be the only one but has
+// no names or only a part of them. Every user may send HELLO. A server that
+// does not know HELLO is taken for what it is said to be.
 func hasAll(ctx context.Context, node *redis.Client) error {
 	hello := redis.NewMapStringInterfaceCmd(ctx, "hello")
 	if err := node.Process(ctx, hello); err != nil {
@@ -95,7 +97,7 @@ func hasAll(ctx context.Context, node *redis.Client) error {
 	return nil
 }
 
-// notReply returns err unless it is what a server has answered.
+// notReply returns err, unless it is a reply of a server.
 func notReply(err error) error {
 	if _, ok := errors.AsType[redis.Error](err); ok {
 		return nil
@@ -103,7 +105,7 @@ func notReply(err error) error {
 	return err
 }
 
-// Again returns the names that are known and those that somebody listens to.
+// Again returns the known names and those that have listeners.
 func (f *Finder) Again(ctx context.Context, rdb redis.UniversalClient, known []string) ([]string, error) {
 	defer context.AfterFunc(ctx, func() { _ = rdb.Close() })()
 	f.names = map[string]bool{}
@@ -114,7 +116,8 @@ func (f *Finder) Again(ctx context.Context, rdb redis.UniversalClient, known []s
 	return slices.Sorted(maps.Keys(f.names)), err
 }
 
-// eachNode runs f for each server that has keys: at once, where there are several.
+// eachNode runs f for each server that has keys, in parallel if there are
+// several.
 func eachNode(ctx context.Context, rdb redis.UniversalClient, f func(context.Context, *redis.Client) error) error {
 	switch rdb := rdb.(type) {
 	case *redis.ClusterClient:
@@ -125,12 +128,12 @@ func eachNode(ctx context.Context, rdb redis.UniversalClient, f func(context.Con
 	return errors.New("this kind of client is not for the command")
 }
 
-// scan looks at the keys that node has. It asks about them through rdb: one of a
-// slot that is on the move in a cluster may be with another node by now.
+// scan reads the keys of node. It asks about them through rdb, because a key
+// whose slot is being moved may have another node by then.
 func (f *Finder) scan(ctx context.Context, rdb redis.UniversalClient, node *redis.Client) error {
 	pattern := ""
 	if f.match != "" {
-		pattern = "*" + f.match + "*" // side keys have something around the name
+		pattern = "*" + f.match + "*" // side keys have text around the name
 	}
 	for cursor := uint64(0); ; {
 		keys, next, err := node.Scan(ctx, cursor, pattern, scanCount).Result()
@@ -147,9 +150,9 @@ func (f *Finder) scan(ctx context.Context, rdb redis.UniversalClient, node *redi
 	}
 }
 
-// listen adds the names whose wake-ups somebody listens to. A server that does
-// not tell, not us, or nobody as it has no such channels, hides nothing but waiters of
-// what is free.
+// listen adds the names whose wake-ups have listeners. If a server does not
+// tell, because we may not ask or because it has no such channels, only waiters
+// of free objects are missed.
 func (f *Finder) listen(ctx context.Context, node *redis.Client) error {
 	for _, ask := range []func(context.Context, string) *redis.StringSliceCmd{node.PubSubChannels, node.PubSubShardChannels} {
 		for _, pattern := range []string{"redisson_*", "latchkey_*"} {
@@ -176,9 +179,9 @@ func (f *Finder) add(name string) {
 	f.mu.Unlock()
 }
 
-// look adds the objects among keys: those that side keys stand for, and those
-// that have the shape of one. For that it asks for the types of keys, and of each
-// hash for a field.
+// look adds the objects among keys: those to which side keys belong, and those
+// that have the shape of one. For the shape it reads the types of keys and one
+// field of each hash.
 func (f *Finder) look(ctx context.Context, rdb redis.UniversalClient, keys []string) error {
 	var mains []string
 	for _, key := range keys {
@@ -228,12 +231,12 @@ func (f *Finder) lookAtHashes(ctx context.Context, rdb redis.UniversalClient, ke
 	return nil
 }
 
-// lockField is what a field of a lock looks like: a holder; the mode of a
-// read-write lock; or, of a multi-lock on a group, the hash of a value, and what
-// belongs to it.
+// lockField matches a field of a lock: a holder; the mode of a read-write lock;
+// or, in a multi-lock on a group, the hash of a value and the fields that
+// belong to it.
 var lockField = regexp.MustCompile(`(?s)^(.+:\d+(:write)?|mode|[A-Za-z0-9+/]{22}(:.+:(expire_time|lock_count))?)$`)
 
-// longestInteger is how long an integer of 64 bits may be.
+// longestInteger is the length of the longest 64-bit integer.
 const longestInteger = 20
 
 func (f *Finder) lookAtStrings(ctx context.Context, rdb redis.UniversalClient, keys []string) error {
@@ -253,14 +256,14 @@ func (f *Finder) lookAtStrings(ctx context.Context, rdb redis.UniversalClient, k
 
 var integer = regexp.MustCompile(`^-?\d{1,19}$`)
 
-// ask sends one command for each key, all together. Keys that have become
-// something else meanwhile are no error.
+// ask sends one command for each key, all in one pipeline. A key that has
+// become something else meanwhile is not an error.
 func ask[C redis.Cmder](ctx context.Context, rdb redis.UniversalClient, keys []string, command func(redis.Pipeliner, string) C) ([]C, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
 	cmds := make([]C, len(keys))
-	_, _ = rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // its error is that of the first command only
+	_, _ = rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // its error is only that of the first command
 		for i, key := range keys {
 			cmds[i] = command(p, key)
 		}
@@ -274,7 +277,7 @@ func ask[C redis.Cmder](ctx context.Context, rdb redis.UniversalClient, keys []s
 	return cmds, nil
 }
 
-// wantsCounters reports whether to look for integers, which may be semaphores or
+// wantsCounters reports whether to look for integers, which may be semaphores,
 // latches, or anything else.
 func (f *Finder) wantsCounters() bool {
 	for _, k := range f.kinds {
@@ -286,7 +289,7 @@ func (f *Finder) wantsCounters() bool {
 	return f.all
 }
 
-// wanted reports whether an object is to be shown.
+// wanted reports whether an object is to be listed.
 func (f *Finder) wanted(o *Object) bool {
 	switch kind := o.info.Kind; {
 	case kind == latchkey.KindCounter:
@@ -298,11 +301,11 @@ func (f *Finder) wanted(o *Object) bool {
 	}
 }
 
-// lookers is how many objects are looked at at a time.
+// lookers is the number of objects read at a time.
 const lookers = 8
 
-// Objects returns the objects of those names that are to be shown, in order.
-// What is no object after all is left out.
+// Objects returns the objects with the given names that are to be listed, in
+// order. It leaves out names that turn out to be no object.
 func (f *Finder) Objects(ctx context.Context, client *latchkey.Client, names []string) ([]*Object, error) {
 	all := make([]*Object, len(names))
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -1,10 +1,11 @@
 package object
 
-// glob reports whether text matches a pattern of Redis: * is anything, ? one
-// byte, [abc], [a-c] and [^abc] one of some, and \ takes the next byte as it is.
+// glob reports whether text matches a Redis pattern: * matches anything, ? one
+// byte, [abc], [a-c] and [^abc] one byte of a class, and \ makes the next byte
+// literal.
 func glob(pattern, text string) bool {
 	i, j := 0, 0
-	star, mark := -1, 0 // what follows the last *, and how far that has reached
+	star, mark := -1, 0 // index after the last *, and how far it has matched
 	for j < len(text) {
 		if i < len(pattern) && pattern[i] == '*' {
 			i++
@@ -29,7 +30,8 @@ func glob(pattern, text string) bool {
 	return i == len(pattern)
 }
 
-// one matches b with what pattern begins with, and returns how long that is.
+// one matches b with the first element of pattern and returns the length of
+// that element.
 func one(pattern string, b byte) (ok bool, n int) {
 	switch {
 	case pattern[0] == '?':
@@ -43,8 +45,8 @@ func one(pattern string, b byte) (ok bool, n int) {
 	return pattern[0] == b, 1
 }
 
-// class matches b with what stands in brackets, and returns how long that is with
-// the closing one.
+// class matches b with the class in brackets and returns the length of the
+// class with its closing bracket.
 func class(pattern string, b byte) (ok bool, n int) {
 	not := pattern != "" && pattern[0] == '^'
 	if not {

@@ -2,8 +2,8 @@ package object
 
 import "time"
 
-// MaxTime is the longest time that Redis is asked to keep.
+// MaxTime is the longest time that Redis is asked to keep something.
 const MaxTime = 10 * 365 * 24 * time.Hour
 
-// MaxPermits is how many permits a semaphore may have.
+// MaxPermits is the most permits of a semaphore.
 const MaxPermits = 1_000_000_000

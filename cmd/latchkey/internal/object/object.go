@@ -1,5 +1,4 @@
-// Package object finds what locks and other objects there are in Redis, and shows
-// them.
+// Package object finds the locks and other objects in Redis and prints them.
 package object
 
 import (
@@ -14,7 +13,7 @@ import (
 )
 
 // An Object is what the commands show of a name, as JSON has it. docs/cli.md
-// says what the fields mean.
+// describes the fields.
 type Object struct {
 	Name      string   `json:"name"`
 	NameBytes string   `json:"name_base64,omitempty"`
@@ -29,10 +28,10 @@ type Object struct {
 	Beside    string   `json:"beside,omitempty"`
 
 	info latchkey.Info
-	word string // for the number of a counter, where it is known what it counts
+	word string // for the number of a counter; set if it is known what it counts
 }
 
-// A Holder is who has an object.
+// A Holder is a holder of an object.
 type Holder struct {
 	ID      string `json:"id"`
 	Label   string `json:"label"`
@@ -45,7 +44,7 @@ type Holder struct {
 	Value   string `json:"value,omitempty"`
 }
 
-// A Waiter is who waits for one, and stands in a queue.
+// A Waiter is a waiter in a queue.
 type Waiter struct {
 	ID       string `json:"id"`
 	Label    string `json:"label"`
@@ -55,7 +54,7 @@ type Waiter struct {
 	Deadline string `json:"deadline,omitempty"`
 }
 
-// KindFree is how commands call a name that nothing stands for.
+// KindFree is the kind that commands show for a name without an object.
 const KindFree = "free"
 
 // New returns what the commands show of info.
@@ -82,7 +81,7 @@ func New(info latchkey.Info) *Object {
 	return o
 }
 
-// NewCounted is New for a name of which it is known what its number counts.
+// NewCounted is New for a name whose number is known to count what word says.
 func NewCounted(info latchkey.Info, word string) *Object {
 	o := New(info)
 	o.word = word
@@ -96,7 +95,7 @@ func kindText(k latchkey.Kind) string {
 	return string(k)
 }
 
-// millis is a lease for programs: -1 for one without an end.
+// millis returns a lease in ms for programs, or -1 if it has no end.
 func millis(d time.Duration) int64 {
 	if d < 0 {
 		return -1
@@ -104,7 +103,7 @@ func millis(d time.Duration) int64 {
 	return d.Milliseconds()
 }
 
-// instant is a moment for programs, empty where it is not known.
+// instant formats a time for programs; empty if it is unknown.
 func instant(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -112,7 +111,7 @@ func instant(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
 
-// counted reports whether the kind has a number: of permits, or a count.
+// counted reports whether the kind has a number of permits or a count.
 func (o *Object) counted() bool {
 	switch o.info.Kind {
 	case latchkey.KindSemaphore, latchkey.KindPermitSemaphore, latchkey.KindLatch, latchkey.KindCounter:
@@ -121,11 +120,12 @@ func (o *Object) counted() bool {
 	return false
 }
 
-// Waiting says how many wait, as far as Redis knows: those in a queue, or else
-// the connections that listen.
+// Waiting returns how many wait, as far as Redis knows: the length of the
+// queue, or else the number of connections that listen.
 func (o *Object) Waiting() int { return max(len(o.Waiters), o.Listeners, 0) }
 
-// heldFor is for how long it has been held, as far as that is known.
+// heldFor returns for how long the object has been held, as far as that is
+// known.
 func (o *Object) heldFor() (longest time.Duration) {
 	for _, h := range o.info.Holders {
 		if !h.Since.IsZero() {
@@ -135,7 +135,7 @@ func (o *Object) heldFor() (longest time.Duration) {
 	return longest
 }
 
-// Who says who has it, in a few words.
+// Who describes the holder in a few words.
 func (o *Object) Who() string {
 	switch len(o.info.Holders) {
 	case 0:
@@ -158,7 +158,7 @@ func (o *Object) Who() string {
 	return strconv.Itoa(len(o.info.Holders)) + noun
 }
 
-// process says which process a label was given by, "-" where that is not known.
+// process describes the process that set a label; "-" if it is unknown.
 func process(host string, pid int) string {
 	if host == "" {
 		return "-"
@@ -166,7 +166,7 @@ func process(host string, pid int) string {
 	return text.Name(host) + ":" + strconv.Itoa(pid)
 }
 
-// line is the object in the table of ls.
+// line returns the object's row in the table of ls.
 func (o *Object) line() []string {
 	label, held := "-", "-"
 	if len(o.info.Holders) > 0 {
@@ -188,7 +188,7 @@ func (o *Object) line() []string {
 	}
 }
 
-// holds is how many holds there are.
+// holds returns the number of holds.
 func (o *Object) holds() (n int) {
 	for _, h := range o.info.Holders {
 		n += h.Count
@@ -206,7 +206,7 @@ func numberOrDash(n int64) string {
 // listTitles are the columns of line.
 var listTitles = strings.Fields("~NAME KIND >WAITING -HOLDER ~LABEL >HELD >LEASE ->COUNT ->TOKEN")
 
-// Held returns the holder of that id, or nil.
+// Held returns the holder with that id, or nil.
 func (o *Object) Held(id string) *latchkey.HolderInfo {
 	for i := range o.info.Holders {
 		if o.info.Holders[i].ID == id {

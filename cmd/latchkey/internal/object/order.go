@@ -5,10 +5,11 @@ import (
 	"slices"
 )
 
-// An Order is in which objects are shown.
+// An Order is the order in which objects are listed.
 type Order int
 
-// The orders: those that most wait for come first, and what is held longest.
+// The orders. Objects with the most waiters, and objects held longest, come
+// first.
 const (
 	ByWaiting Order = iota
 	byHeld
@@ -16,13 +17,13 @@ const (
 	orders
 )
 
-// String says by what.
+// String returns what the objects are ordered by.
 func (o Order) String() string { return [...]string{"waiters", "time held", "name"}[o] }
 
 // Next returns the order after this one.
 func (o Order) Next() Order { return (o + 1) % orders }
 
-// Sort sorts objects; what is equal keeps its order, which is by name.
+// Sort sorts objects. Equal objects keep their order, which is by name.
 func (o Order) Sort(objects []*Object) {
 	slices.SortStableFunc(objects, func(a, b *Object) int {
 		switch o {

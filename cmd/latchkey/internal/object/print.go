@@ -7,7 +7,7 @@ import (
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
 )
 
-// Print writes all there is to know.
+// Print prints everything known about the object.
 func (o *Object) Print(out *text.Printer) {
 	out.Printf("%s  %s\n", text.Name(o.Name), out.Paint("1", o.Kind))
 	if o.Beside != "" {
@@ -41,13 +41,14 @@ func (o *Object) Print(out *text.Printer) {
 	}
 }
 
-// What a number counts, nine letters wide.
+// Words for what a number counts, nine letters wide.
 const (
 	CountLeft      = "left     "
 	CountAvailable = "available"
 )
 
-// countWord says what the number of an object counts, nine letters wide.
+// countWord returns the word for what the object's number counts, nine letters
+// wide.
 func (o *Object) countWord() string {
 	switch {
 	case o.info.Kind == latchkey.KindLatch:
@@ -86,7 +87,7 @@ func (o *Object) waiterTable() *text.Table {
 	return t
 }
 
-// PrintWaiters writes the queue, or what there is to know without one.
+// PrintWaiters prints the queue, or what is known without one.
 func (o *Object) PrintWaiters(out *text.Printer) {
 	switch {
 	case len(o.Waiters) > 0:

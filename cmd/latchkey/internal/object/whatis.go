@@ -10,8 +10,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/names"
 )
 
-// About says what a key is that stands beside an object, "" for all others. Its
-// name tells, so Redis is not asked.
+// About describes a side key by its name alone, without asking Redis. It
+// returns "" for any other key.
 func About(name string) string {
 	owner, side := names.Owner(name)
 	of := text.Name(owner)
@@ -30,7 +30,7 @@ func About(name string) string {
 	return ""
 }
 
-// kindTexts are the kinds in a sentence.
+// kindTexts are the kinds in words.
 var kindTexts = map[latchkey.Kind]string{
 	latchkey.KindLock:            "a lock",
 	latchkey.KindFair:            "a fair lock",
@@ -42,7 +42,7 @@ var kindTexts = map[latchkey.Kind]string{
 	latchkey.KindCounter:         "a number, as semaphores and latches are",
 }
 
-// WhatIs says what a name stands for in Redis.
+// WhatIs describes what a name stands for in Redis.
 func WhatIs(ctx context.Context, client *latchkey.Client, name string) string {
 	if text := About(name); text != "" {
 		return text

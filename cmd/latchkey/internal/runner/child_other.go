@@ -11,14 +11,14 @@ import (
 	"syscall"
 )
 
-// A child is CMD. There are no process groups here: only the process itself can
-// be signalled, and of signals only the one that kills.
+// A child is CMD. There are no process groups on this system: only the process
+// itself can be signalled, and only with the signal that kills.
 type child struct {
 	process *os.Process
 	events  chan childEvent
 }
 
-// ShellCommand is the command that gives text to a shell.
+// ShellCommand returns the command that runs text in a shell.
 func ShellCommand(text string) []string {
 	if runtime.GOOS == "windows" {
 		return []string{"cmd.exe", "/C", text}
@@ -28,7 +28,7 @@ func ShellCommand(text string) []string {
 
 var ignoredAtEnd = []os.Signal{os.Interrupt}
 
-// CatchSignals catches what ends a command.
+// CatchSignals catches the signals that end a command.
 func CatchSignals() chan os.Signal {
 	ch := make(chan os.Signal, 64)
 	signal.Notify(ch, os.Interrupt, syscall.SIGTERM)

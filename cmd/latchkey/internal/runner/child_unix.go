@@ -20,26 +20,26 @@ type child struct {
 	events chan childEvent
 }
 
-// ShellCommand is the command that gives text to a shell.
+// ShellCommand returns the command that runs text in a shell.
 func ShellCommand(text string) []string { return []string{"/bin/sh", "-c", text} }
 
-// passedOn are the signals that are passed on to the child.
+// passedOn are the signals that are forwarded to the child.
 var passedOn = []os.Signal{
 	syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
 }
 
-// stopping are those that are passed on too, while there is a child. Ctrl-Z stops
-// first the child and then us: one that goes on while nobody renews its lock
-// would soon be without it.
+// stopping are signals that are also forwarded while there is a child. Ctrl-Z
+// stops first the child and then this process: a child that ran on while nobody
+// renewed its lock would soon be without it.
 var stopping = []os.Signal{syscall.SIGTSTP, syscall.SIGCONT}
 
 var ignoredAtEnd = passedOn
 
-// inherited are the signals that our parent wants ignored, as nohup does.
+// inherited are the signals that the parent wants ignored, as nohup does.
 var inherited = sync.OnceValue(ignoredBefore)
 
-// CatchSignals catches what is passed on to a command, but for what our parent
-// wants ignored. That stays ignored, by the command too.
+// CatchSignals catches the signals that are forwarded to a command, except
+// those that the parent wants ignored. The command ignores those too.
 func CatchSignals() chan os.Signal {
 	ch := make(chan os.Signal, 64)
 	catch(ch, passedOn)
@@ -67,9 +67,10 @@ func EndsWait(sig os.Signal) bool {
 	return false
 }
 
-// startChild starts CMD with our standard files. On a terminal that is ours, and
-// when both input and output are terminals, its group gets the terminal at once;
-// in a pipeline, which may have others who need it, when it asks for it.
+// startChild starts CMD with our standard files. If both input and output are
+// our terminal, the child's group gets the terminal at once. In a pipeline,
+// other processes may need the terminal, so the group gets it only when it asks
+// for it.
 func startChild(path string, argv, env []string, tty *terminal, signals chan<- os.Signal) (*child, error) {
 	c := &child{events: make(chan childEvent, 8)}
 	attr := &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}, Sys: groupAttr()}
@@ -77,13 +78,14 @@ func startChild(path string, argv, env []string, tty *terminal, signals chan<- o
 		attr.Sys.Foreground, attr.Sys.Ctty = true, tty.fd()
 	}
 	catch(signals, stopping)
-	// What we say while CMD is at work may be said to nobody. That must not end us,
-	// and leave the rest of its group without the lock. (Nobody reads the channel.)
+	// Nobody may be reading our messages while CMD runs. SIGPIPE must not end
+	// us, because the rest of the group would run without the lock. (Nobody
+	// reads the channel.)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	started := make(chan error)
 	go func() {
 		// Linux kills the child when the thread ends that has started it. This
-		// one is ours until the child has ended.
+		// thread is kept until the child has ended.
 		runtime.LockOSThread()
 		adoptOrphans()
 		var err error
@@ -102,15 +104,14 @@ func startChild(path string, argv, env []string, tty *terminal, signals chan<- o
 	return c, nil
 }
 
-// reap collects the child, and orphans of its that have become ours, until
-// nobody is left in the group.
+// reap collects the child and its orphans until the group is empty.
 func (c *child) reap() {
 	for ended := false; !ended; {
 		var ws unix.WaitStatus
 		pid, err := unix.Wait4(-1, &ws, unix.WUNTRACED, nil)
 		switch {
 		case errors.Is(err, unix.EINTR) || err == nil && pid != c.pid:
-		case err != nil: // nobody to wait for: it cannot be
+		case err != nil: // nothing to wait for, which cannot be
 			c.events <- childEvent{kind: childEnded, code: failed}
 			ended = true
 		case ws.Stopped():
@@ -129,8 +130,8 @@ func (c *child) reap() {
 	c.events <- childEvent{kind: childGone}
 }
 
-// alive reports whether anybody is left in the group. Those we can reap are not
-// counted.
+// alive reports whether the group has processes other than those that this
+// process can reap.
 func (c *child) alive() bool {
 	for {
 		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
@@ -138,19 +139,20 @@ func (c *child) alive() bool {
 			break
 		}
 	}
-	// Those of another user, as of sudo, may not be signalled; but they are there.
+	// Processes of another user, as of sudo, may not be signalled, but they
+	// exist.
 	err := unix.Kill(-c.pid, 0)
 	return err == nil || errors.Is(err, unix.EPERM)
 }
 
-// signal sends a signal to the group. One that is meant to end it does so while
-// it is stopped too.
+// signal sends a signal to the group. A signal that is meant to end the group
+// also resumes it if it is stopped.
 func (c *child) signal(sig os.Signal) {
 	s, ok := sig.(syscall.Signal)
 	if !ok {
 		return
 	}
-	_ = unix.Kill(-c.pid, s) // if it fails there is nobody any more
+	_ = unix.Kill(-c.pid, s) // fails if the group is empty
 	if EndsWait(s) {
 		c.resume()
 	}

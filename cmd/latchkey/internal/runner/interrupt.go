@@ -9,8 +9,8 @@ import (
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
 )
 
-// Interruptible returns a context that signals end which end processes; its
-// cause is then what the process ends with.
+// Interruptible returns a context that ends when a signal that ends processes
+// arrives. Its cause is the error for the exit code.
 func Interruptible(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := CatchSignals()
@@ -34,7 +34,7 @@ func Interruptible(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// EndedBy is how a process ends that a signal ends.
+// EndedBy returns the error with which a process ends because of a signal.
 func EndedBy(sig os.Signal) error {
 	n, _ := sig.(syscall.Signal)
 	return &exit.Error{Code: exit.Signal + int(n)}

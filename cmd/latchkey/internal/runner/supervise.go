@@ -1,5 +1,5 @@
 // Package runner runs a command under a lock: on the terminal, with the signals
-// that are meant for it, and no longer than the lock lasts.
+// that are meant for the command, and no longer than the lock lasts.
 package runner
 
 import (
@@ -9,33 +9,33 @@ import (
 	"time"
 )
 
-// What a command ends with that a signal has ended, less the signal; and one of
-// which nothing is known.
+// The exit code of a command that a signal has ended, less the signal, and the
+// exit code if nothing is known.
 const (
 	signalled = 128
 	failed    = 1
 )
 
-// A Lock is what a command runs under.
+// A Lock is the lock under which a command runs.
 type Lock interface {
 	Lost() <-chan struct{}
 	Remaining() time.Duration
 }
 
-// A Command is what to run.
+// A Command is the command to run.
 type Command struct {
 	Path      string
 	Argv, Env []string
 	Name      string        // of the lock, for messages
-	AtMost    time.Duration // after which it is stopped; 0 for never
-	KillAfter time.Duration // what comes between TERM and KILL
+	AtMost    time.Duration // it is stopped after that; 0 for never
+	KillAfter time.Duration // time between TERM and KILL
 	Warn      func(format string, args ...any)
 }
 
-// Why is why a command has ended.
+// A Why is the reason for the end of a command.
 type Why int
 
-// What ends a command.
+// The reasons.
 const (
 	Itself  Why = iota
 	AtMost      // its time was over
@@ -43,13 +43,14 @@ const (
 	TooLate     // the lock was lost before it was started
 )
 
-// Run runs a command, and returns when all of its group have ended: why, and with
-// which exit code the command itself. signals come from CatchSignals; from the end
-// on they are ignored. An error says that the command could not be started.
+// Run runs a command and returns when all processes of its group have ended. It
+// returns the reason and the exit code of the command itself. signals come from
+// CatchSignals; after the end of the command they are ignored. An error means
+// that the command could not be started.
 func (c *Command) Run(lock Lock, signals chan os.Signal) (Why, int, error) {
 	tty := openTerminal()
 	defer tty.close()
-	if lock.Remaining() <= 0 { // we have slept through it
+	if lock.Remaining() <= 0 { // the process was suspended meanwhile
 		return TooLate, 0, nil
 	}
 	child, err := startChild(c.Path, c.Argv, c.Env, tty, signals)
@@ -58,27 +59,27 @@ func (c *Command) Run(lock Lock, signals chan os.Signal) (Why, int, error) {
 	}
 	s := &supervisor{command: c, lock: lock, child: child, tty: tty, signals: signals}
 	s.watch()
-	signal.Ignore(ignoredAtEnd...) // nothing can be done but what is being done
+	signal.Ignore(ignoredAtEnd...) // the rest is clean-up and needs no signals
 	tty.takeBack()
 	return s.why, s.code, nil
 }
 
-// A childEvent is something that happened to the child.
+// A childEvent is an event of the child.
 type childEvent struct {
 	kind childEventKind
-	sig  syscall.Signal // that stopped it
-	code int            // with which it ended
+	sig  syscall.Signal // the signal that stopped it
+	code int            // exit code
 }
 
 type childEventKind int
 
 const (
 	childStopped childEventKind = iota // by a signal such as that of Ctrl-Z
-	childEnded                         // itself; others of its group may live
-	childGone                          // with all of its group
+	childEnded                         // the child itself; others of its group may live
+	childGone                          // the child and all of its group
 )
 
-// A supervisor looks after a child that runs under a lock.
+// A supervisor watches a child that runs under a lock.
 type supervisor struct {
 	command *Command
 	lock    Lock
@@ -88,14 +89,14 @@ type supervisor struct {
 
 	ended bool
 	code  int
-	why   Why // we have stopped it, Itself so far
+	why   Why // why we have stopped it; Itself if we have not
 
-	kill   *time.Timer // when TERM has been given its time; nil before
-	remark *time.Timer // when to say what we are waiting for
-	giveUp *time.Timer // when to wait no longer for what KILL does not end
+	kill   *time.Timer // when to send KILL; nil before TERM
+	remark *time.Timer // when to report what we are waiting for
+	giveUp *time.Timer // when to stop waiting for processes that KILL does not end
 }
 
-// after is the channel of a timer that may be nil.
+// after returns the channel of a timer that may be nil.
 func after(t *time.Timer) <-chan time.Time {
 	if t == nil {
 		return nil
@@ -145,15 +146,15 @@ func (s *supervisor) watch() {
 			s.giveUp = time.NewTimer(time.Second)
 		case <-after(s.giveUp):
 			if s.ended {
-				return // what is left of the group is dead, or beyond our reach
+				return // the rest of the group is dead or out of reach
 			}
-			// Not to be killed, so perhaps still at work: the lock stays.
+			// The command survives KILL and may still be at work, so the lock
+			// stays.
 		}
 	}
 }
 
-// stop ends the child because of what why says. A loss counts for more than
-// anything else.
+// stop ends the child for the reason why. A loss outweighs any other reason.
 func (s *supervisor) stop(why Why) {
 	if s.why != Lost {
 		s.why = why
@@ -161,7 +162,7 @@ func (s *supervisor) stop(why Why) {
 	s.terminate(syscall.SIGTERM)
 }
 
-// terminate sends a signal to the group, and later KILL.
+// terminate sends a signal to the group, and KILL later.
 func (s *supervisor) terminate(sig os.Signal) {
 	if s.kill == nil {
 		s.kill = time.NewTimer(s.command.KillAfter)
@@ -169,8 +170,8 @@ func (s *supervisor) terminate(sig os.Signal) {
 	s.child.signal(sig)
 }
 
-// forward passes a signal on. What the child does with it is its own affair;
-// but when it has ended, the rest of its group is not given for ever.
+// forward sends a signal on to the child, which may do with it what it likes.
+// But once the child has ended, the rest of its group has only limited time.
 func (s *supervisor) forward(sig os.Signal) {
 	if s.ended && EndsWait(sig) {
 		s.terminate(sig)
@@ -179,12 +180,12 @@ func (s *supervisor) forward(sig os.Signal) {
 	s.child.signal(sig)
 }
 
-// stopped deals with a child that was stopped. Where there is a terminal, it may
-// want that, or the user wants it to stop: then we stop too, since the shell
-// waits for us, and not for the child.
+// stopped handles a child that was stopped. If there is a terminal, the user or
+// the child may want to stop the job. Then we stop too, because the shell waits
+// for us and not for the child.
 func (s *supervisor) stopped(sig syscall.Signal) {
 	if s.tty == nil {
-		return // whoever has stopped it can resume it
+		return // whoever stopped it can resume it
 	}
 	if s.why != Itself {
 		s.child.resume()
@@ -194,7 +195,8 @@ func (s *supervisor) stopped(sig syscall.Signal) {
 	if !wants || s.tty.foreground() != s.tty.ours {
 		s.tty.suspend()
 	}
-	// Nothing was renewed meanwhile. A child without the lock must not go on.
+	// Nothing was renewed while we were stopped. A child without the lock must
+	// not go on.
 	if s.lock.Remaining() <= 0 {
 		s.stop(Lost)
 		return

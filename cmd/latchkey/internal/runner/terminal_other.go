@@ -4,7 +4,7 @@ package runner
 
 import "syscall"
 
-// A terminal is the one that controls a session. There is no such thing here.
+// A terminal is the controlling terminal of a session. This system has none.
 type terminal struct{ ours int }
 
 func openTerminal() *terminal { return nil }

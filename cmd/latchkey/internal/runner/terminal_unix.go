@@ -12,15 +12,16 @@ import (
 	"golang.org/x/term"
 )
 
-// A terminal is the one that controls our session, on which one process group is
-// in the foreground: it may read, and hears of Ctrl-C. A nil terminal is none.
+// A terminal is the controlling terminal of our session. One process group is
+// in its foreground: that group may read from it and receives Ctrl-C. A nil
+// terminal means that there is none.
 type terminal struct {
 	file   *os.File
 	ours   int // our process group
 	theirs int // the child's
 }
 
-// openTerminal returns the controlling terminal, nil if there is none.
+// openTerminal returns the controlling terminal, or nil if there is none.
 func openTerminal() *terminal {
 	f, err := os.OpenFile("/dev/tty", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -42,7 +43,8 @@ func (t *terminal) close() {
 
 func (t *terminal) fd() int { return int(t.file.Fd()) }
 
-// foreground returns the group in the foreground, negative if there is none.
+// foreground returns the foreground process group, or a negative number if
+// there is none.
 func (t *terminal) foreground() int {
 	pgrp, err := unix.IoctlGetInt(t.fd(), unix.TIOCGPGRP)
 	if err != nil {
@@ -51,9 +53,9 @@ func (t *terminal) foreground() int {
 	return pgrp
 }
 
-// give puts a group into the foreground. Whoever does that from the background
-// is stopped, and the rest of his group, unless he ignores the signal; and what
-// is ignored when a child is started is ignored by the child.
+// give puts a group into the foreground. A background process that does so is
+// stopped together with its group, unless it ignores SIGTTOU. The signal is
+// ignored only during the call, because a child inherits what is ignored.
 func (t *terminal) give(pgrp int) {
 	signal.Ignore(syscall.SIGTTOU)
 	_ = unix.IoctlSetPointerInt(t.fd(), unix.TIOCSPGRP, pgrp)
@@ -65,8 +67,8 @@ func (t *terminal) eager() bool {
 	return t != nil && t.foreground() == t.ours && term.IsTerminal(0) && term.IsTerminal(1)
 }
 
-// asksForTerminal reports whether sig stops a process that uses the terminal
-// from the background.
+// asksForTerminal reports whether sig stops a background process that uses the
+// terminal.
 func asksForTerminal(sig syscall.Signal) bool {
 	return sig == syscall.SIGTTIN || sig == syscall.SIGTTOU
 }
@@ -75,14 +77,14 @@ func asksForTerminal(sig syscall.Signal) bool {
 func (t *terminal) has() bool { return t.foreground() == t.theirs }
 
 // suspend stops our own process group, as the shell expects after Ctrl-Z, and
-// returns when we are resumed. If nobody could resume us (the group is
-// orphaned), the kernel does not stop it, and suspend returns soon.
+// returns when we are resumed. If nobody can resume the group (it is orphaned),
+// the kernel does not stop it, and suspend returns soon.
 func (t *terminal) suspend() {
 	resumed := make(chan os.Signal, 1)
 	signal.Notify(resumed, syscall.SIGCONT)
 	defer signal.Stop(resumed)
 	t.takeBack()
-	// Not TSTP: that is caught, and Go cannot go back to its default action.
+	// Not TSTP: it is caught, and Go cannot restore its default action.
 	_ = unix.Kill(0, unix.SIGTTIN)
 	select {
 	case <-resumed:
@@ -90,15 +92,15 @@ func (t *terminal) suspend() {
 	}
 }
 
-// handOver gives the terminal to the child, if it is ours to give: we may have
-// been resumed in the background.
+// handOver gives the terminal to the child if we have it: we may have been
+// resumed in the background.
 func (t *terminal) handOver() {
 	if t.foreground() == t.ours {
 		t.give(t.theirs)
 	}
 }
 
-// takeBack makes the foreground ours again if the child's group has it.
+// takeBack puts us into the foreground again if the child's group is there.
 func (t *terminal) takeBack() {
 	if t != nil && t.has() {
 		t.give(t.ours)

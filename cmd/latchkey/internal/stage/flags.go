@@ -9,7 +9,7 @@ import (
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
 )
 
-// Flags say how many compete, and for how long.
+// Flags set the number of workers and clients, and the duration.
 type Flags struct {
 	Duration         time.Duration
 	Workers, Clients int

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A histogram counts durations in buckets that are at most a sixteenth of their
-// value wide. Goroutines may share it; the zero value is empty.
+// A histogram counts durations in buckets whose width is at most a sixteenth of
+// their value. It is safe for concurrent use. The zero value is empty.
 type histogram struct {
 	buckets [buckets]atomic.Uint64
 	count   atomic.Uint64
@@ -15,7 +15,7 @@ type histogram struct {
 }
 
 const (
-	halves  = 4 // bits of a duration that count, besides the first
+	halves  = 4 // significant bits of a duration, besides the first
 	buckets = (64 - halves) << halves
 )
 
@@ -49,8 +49,8 @@ func (h *histogram) add(d time.Duration) {
 	}
 }
 
-// quantile returns what a share q of the durations does not exceed, 0 if there
-// are none.
+// quantile returns the duration that a fraction q of the durations does not
+// exceed, or 0 if the histogram is empty.
 func (h *histogram) quantile(q float64) time.Duration {
 	rank := uint64(q * float64(h.count.Load()))
 	var seen uint64

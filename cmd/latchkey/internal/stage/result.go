@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A Result is how a scenario went.
+// A Result is the result of a scenario.
 type Result struct {
 	Name               string
 	Workers            int
@@ -16,7 +16,7 @@ type Result struct {
 	Err                error
 }
 
-// MarshalJSON writes the result for programs.
+// MarshalJSON returns the result as JSON.
 func (r *Result) MarshalJSON() ([]byte, error) {
 	text := ""
 	if r.Err != nil {
@@ -35,10 +35,10 @@ func (r *Result) MarshalJSON() ([]byte, error) {
 	}{r.Name, r.Workers, r.Acquisitions, r.Elapsed.Seconds(), Milliseconds(r.P50), Milliseconds(r.P99), Milliseconds(r.Max), r.Violations, text})
 }
 
-// Milliseconds is a duration for programs.
+// Milliseconds returns a duration in ms, for programs.
 func Milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// Result returns how it has gone so far.
+// Result returns the result so far.
 func (st *Stage) Result() *Result {
 	return &Result{
 		Name: st.name, Workers: st.Workers, Elapsed: st.elapsed(),

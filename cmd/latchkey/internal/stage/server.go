@@ -15,24 +15,24 @@ import (
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
 )
 
-// A Server is where workers compete.
+// A Server is the Redis server that the workers use.
 type Server struct {
-	About    string // for people
+	About    string // description for people
 	Embedded bool   // in this process
-	prefix   string // of all keys
+	prefix   string // prefix of all keys
 	open     func() (redis.UniversalClient, error)
-	keys     []string // that were used, with the prefix
-	keep     []string // that never expire
+	keys     []string // keys in use, with the prefix
+	keep     []string // keys that never expire
 	close    func()
 }
 
-// OpenServer returns the server that the flags name, or else one in memory. The
-// caller must close it.
+// OpenServer returns the server that the flags name, or else an in-memory
+// server. The caller must close it.
 func OpenServer(conn *connect.Flags, command string) (*Server, error) {
 	s := &Server{prefix: "latchkey-" + command + ":" + rand.Text()[:12] + ":", close: func() {}}
 	if !conn.Given() {
 		m := miniredis.NewMiniRedis()
-		m.ClockTTL(true) // leases end
+		m.ClockTTL(true) // makes leases end
 		if err := m.StartAddr("127.0.0.1:0"); err != nil {
 			return nil, exit.Errorf(exit.Failed, "%s: the server in memory: %v", command, err)
 		}
@@ -62,11 +62,11 @@ func OpenServer(conn *connect.Flags, command string) (*Server, error) {
 	return s, nil
 }
 
-// Close ends a server in memory.
+// Close closes an in-memory server.
 func (s *Server) Close() { s.close() }
 
-// Clean deletes what never expires, and returns what else there is still. The
-// clients are closed, so it ought to be nothing.
+// Clean deletes the keys that never expire and returns the other keys that
+// remain. There should be none, because the clients are closed.
 func (s *Server) Clean() (left []string, err error) {
 	rdb, err := s.open()
 	if err != nil {
@@ -87,8 +87,8 @@ func (s *Server) Clean() (left []string, err error) {
 	return left, err
 }
 
-// newClient returns a client of the library with a connection of its own, and
-// what closes both.
+// newClient returns a library client with a connection of its own, and a
+// function that closes both.
 func (s *Server) newClient(opts ...latchkey.Option) (*latchkey.Client, func() error, error) {
 	rdb, err := s.open()
 	if err != nil {

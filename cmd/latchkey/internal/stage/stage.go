@@ -1,5 +1,5 @@
-// Package stage has many workers compete for something in Redis for a while, and
-// counts how that goes. The demo and bench play on it.
+// Package stage makes many workers compete for objects in Redis for a while and
+// measures that. The commands demo and bench use it.
 package stage
 
 import (
@@ -15,27 +15,28 @@ import (
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/object"
 )
 
-// Grace is how long a worker may go without a first turn when the scenario's
-// time is over, and how long anything may take that should happen soon.
+// Grace is how long after the end of the scenario's time a worker may go
+// without its first turn, and how long anything may take that should happen
+// soon.
 const Grace = 15 * time.Second
 
-// A Stage is where one scenario plays, and what it counts.
+// A Stage runs one scenario and keeps its counts.
 type Stage struct {
 	Workers, Clients int
-	Turn             time.Duration // how long one takes, where that is given
-	Violations       atomic.Uint64 // of what must not happen
+	Turn             time.Duration // duration of one turn, if it is fixed
+	Violations       atomic.Uint64 // number of events that must not happen
 
 	name     string
 	server   *Server
 	duration time.Duration
 	began    time.Time
-	ended    atomic.Int64 // ns since began; 0 while it plays
-	waits    histogram    // one for each acquisition
+	ended    atomic.Int64 // ns since began; 0 while the scenario runs
+	waits    histogram    // one entry for each acquisition
 	waiting  atomic.Int64
 	closers  []func() error
 }
 
-// New returns a stage whose time begins now. The caller must close it.
+// New returns a Stage whose time begins now. The caller must close it.
 func New(name string, server *Server, f *Flags) *Stage {
 	return &Stage{
 		name: name, server: server, duration: f.Duration, Workers: f.Workers, Clients: f.Clients, began: time.Now(),
@@ -56,10 +57,10 @@ func (st *Stage) Open(n int, opts ...latchkey.Option) ([]*latchkey.Client, error
 	return cs, nil
 }
 
-// OnClose has Close call f; what was given last is called first.
+// OnClose makes Close call f. Functions are called in reverse order.
 func (st *Stage) OnClose(f func() error) { st.closers = append(st.closers, f) }
 
-// Close ends the scenario, and closes what was opened for it.
+// Close ends the scenario and closes everything that was opened for it.
 func (st *Stage) Close() error {
 	st.ended.Store(int64(time.Since(st.began)))
 	var errs []error
@@ -69,22 +70,23 @@ func (st *Stage) Close() error {
 	return errors.Join(errs...)
 }
 
-// Key returns the key of a name.
+// Key returns the key for a name.
 func (st *Stage) Key(name string) string { return st.server.prefix + name }
 
-// Used notes keys that must not be left behind; Server.Clean tells of those that are.
+// Used notes keys that must not be left behind. Server.Clean reports those that
+// are.
 func (st *Stage) Used(keys ...string) { st.server.keys = append(st.server.keys, keys...) }
 
-// Kept notes keys that never expire by themselves, and that Server.Clean deletes.
+// Kept notes keys that never expire. Server.Clean deletes them.
 func (st *Stage) Kept(keys ...string) { st.server.keep = append(st.server.keep, keys...) }
 
 // Over reports whether the time of the scenario is over.
 func (st *Stage) Over() bool { return time.Since(st.began) >= st.duration }
 
-// Acquisitions is how many there were.
+// Acquisitions returns the number of acquisitions.
 func (st *Stage) Acquisitions() uint64 { return st.waits.count.Load() }
 
-// elapsed is how long the scenario has played.
+// elapsed returns how long the scenario has run.
 func (st *Stage) elapsed() time.Duration {
 	if d := st.ended.Load(); d > 0 {
 		return time.Duration(d)
@@ -92,7 +94,7 @@ func (st *Stage) elapsed() time.Duration {
 	return time.Since(st.began)
 }
 
-// Acquired runs an acquire, and counts it and its wait if it succeeds.
+// Acquired calls acquire. If it succeeds, Acquired counts it and its wait.
 func (st *Stage) Acquired(acquire func() error) error {
 	st.waiting.Add(1)
 	defer st.waiting.Add(-1)
@@ -120,13 +122,13 @@ func (st *Stage) Violated(ok bool) {
 	}
 }
 
-// Compete runs turn again and again on every worker, until the time is over.
-// Each must get one turn at least. The first error ends it for all.
+// Compete calls turn again and again for every worker until the time is over.
+// Each worker gets at least one turn. The first error ends all workers.
 func (st *Stage) Compete(ctx context.Context, turn func(ctx context.Context, worker int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	over := st.began.Add(st.duration)
-	// All the others may have a turn before one has his first.
+	// All other workers may have a turn before the last one has its first.
 	others := time.Duration(min(float64(st.Workers)*float64(st.Turn), float64(object.MaxTime)))
 	late := time.AfterFunc(time.Until(over)+others+Grace, func() { cancel(errNoProgress) })
 	defer late.Stop()
@@ -135,7 +137,7 @@ func (st *Stage) Compete(ctx context.Context, turn func(ctx context.Context, wor
 		wg.Go(func() {
 			for first := true; first || time.Now().Before(over); first = false {
 				if err := turn(ctx, w); err != nil {
-					cancel(fmt.Errorf("worker %d: %w", w, err)) // the first cause counts
+					cancel(fmt.Errorf("worker %d: %w", w, err)) // only the first cause counts
 					return
 				}
 			}

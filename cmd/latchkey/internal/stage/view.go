@@ -11,23 +11,22 @@ import (
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
 )
 
-// A View shows how it goes on: on a terminal a line for each scenario
-// that changes in place, elsewhere a line for each that is over.
+// A View shows progress: on a terminal, one line for each scenario that changes
+// in place; elsewhere, one line for each finished scenario.
 type View struct {
 	out   text.Printer
 	Live  bool // on a terminal
-	Quiet bool // says nothing when a scenario is over
+	Quiet bool // print nothing at the end of a scenario
 }
 
-// NewView returns a view that writes to out.
+// NewView returns a View that writes to out.
 func NewView(out io.Writer) *View {
 	v := &View{Live: text.IsTerminal(out)}
 	v.out.To(out)
 	return v
 }
 
-// Follow shows a scenario until the function it returns is called with the
-// result.
+// Follow shows the progress of a scenario until done is called with the result.
 func (v *View) Follow(st *Stage) (done func(*Result)) {
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
@@ -61,7 +60,7 @@ func (v *View) Follow(st *Stage) (done func(*Result)) {
 	}
 }
 
-// mark says in a word how a scenario went.
+// mark describes the result of a scenario in one word.
 func (v *View) mark(r *Result) string {
 	switch {
 	case r.Err != nil:
@@ -72,7 +71,7 @@ func (v *View) mark(r *Result) string {
 	return v.out.Paint("32", "ok")
 }
 
-// Table shows the results.
+// Table prints the results.
 func (v *View) Table(results []*Result) {
 	v.out.Printf("\n")
 	var b strings.Builder

@@ -14,14 +14,14 @@ type duration time.Duration
 
 var _ pflag.Value = (*duration)(nil)
 
-// DurationVar adds a flag that reads 200ms as Go does, and 0.2 as flock does. short
-// may be empty.
+// DurationVar adds a flag that parses 200ms as Go does, and 0.2 as flock does.
+// short may be empty.
 func DurationVar(fs *pflag.FlagSet, d *time.Duration, name, short string, value time.Duration, usage string) {
 	*d = value
 	fs.VarP((*duration)(d), name, short, usage)
 }
 
-// Set reads text.
+// Set parses text.
 func (d *duration) Set(text string) error {
 	v, err := parseDuration(text)
 	if err == nil {
@@ -30,7 +30,8 @@ func (d *duration) Set(text string) error {
 	return err
 }
 
-// String shows the duration, and nothing when it is 0: then help shows no default.
+// String formats the duration. It returns "" for 0, so that help shows no
+// default.
 func (d *duration) String() string {
 	if *d == 0 {
 		return ""
@@ -38,7 +39,7 @@ func (d *duration) String() string {
 	return time.Duration(*d).String()
 }
 
-// Type is what help calls the argument.
+// Type returns the name of the argument in help.
 func (d *duration) Type() string { return "duration" }
 
 func parseDuration(text string) (time.Duration, error) {

@@ -17,18 +17,17 @@ import (
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
 )
 
-// A Printer is where a command writes, and how: for people, or as JSON for
-// programs.
+// A Printer is the output of a command: text for people, or JSON for programs.
 type Printer struct {
 	io.Writer
-	JSON   bool // for programs
+	JSON   bool // print JSON
 	Colour bool
-	Width  int   // of the terminal, in columns; 0 for any
-	Err    error // of the first write that failed
+	Width  int   // columns of the terminal; 0 for unlimited
+	Err    error // error of the first write that failed
 }
 
-// Write is that of the Writer. An error is kept for Show: the printing functions
-// are not asked for theirs.
+// Write implements io.Writer. It keeps an error for Show, so callers of the
+// printing functions need not check.
 func (o *Printer) Write(p []byte) (int, error) {
 	n, err := o.Writer.Write(p)
 	if err != nil {
@@ -42,8 +41,8 @@ func JSONVar(cmd *cobra.Command, o *Printer) {
 	cmd.Flags().BoolVar(&o.JSON, "json", false, "write JSON, for programs")
 }
 
-// To sets where o writes. Colours are for terminals, and not where NO_COLOR is
-// set; only a terminal has a width.
+// To sets where o writes. It uses colours only on a terminal, and not if
+// NO_COLOR is set. Only a terminal has a width.
 func (o *Printer) To(w io.Writer) {
 	o.Writer = w
 	if IsTerminal(w) {
@@ -52,13 +51,13 @@ func (o *Printer) To(w io.Writer) {
 	}
 }
 
-// IsTerminal reports whether w is a terminal that can more than print lines.
+// IsTerminal reports whether w is a terminal that can do more than print lines.
 func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 }
 
-// Show writes v as JSON, or what people writes.
+// Show prints v as JSON, or calls people to print text.
 func (o *Printer) Show(v any, people func()) error {
 	if !o.JSON {
 		people()
@@ -67,8 +66,8 @@ func (o *Printer) Show(v any, people func()) error {
 	return o.Encode(v, "  ")
 }
 
-// Encode writes v as JSON, on one line if indent is empty. What does not print
-// is escaped, so that it does no harm on a terminal either.
+// Encode prints v as JSON, on one line if indent is empty. It escapes
+// unprintable characters, which could do harm on a terminal.
 func (o *Printer) Encode(v any, indent string) error {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -91,7 +90,7 @@ func (o *Printer) Encode(v any, indent string) error {
 	return o.Err
 }
 
-// Printf writes as fmt.Printf does.
+// Printf prints as fmt.Printf does.
 func (o *Printer) Printf(format string, args ...any) { fmt.Fprintf(o, format, args...) }
 
 // Paint colours a text: "31" is red, "32" green, "33" yellow, "2" faint.

@@ -6,20 +6,20 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// A Table is lines of cells. What a title begins with says how its column is
-// written: "-" leaves it out where the terminal is too narrow for all, those on
-// the right first; "~" cuts its cells in the middle where it is too narrow still;
-// ">" is flush right. They stand in this order.
+// A Table is lines of cells. The first characters of a title, in this order,
+// say how its column is printed. "-" leaves the column out if the terminal is
+// too narrow for all columns, beginning with those on the right. "~" cuts its
+// cells in the middle if the terminal is still too narrow. ">" aligns it right.
 type Table struct {
 	Titles  []string
-	OneLine bool // a row has one line, however narrow the terminal is
+	OneLine bool // a row is one line, however narrow the terminal is
 	rows    [][]string
 }
 
 // Add adds a line.
 func (t *Table) Add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// A column is a column of a Table as it is written.
+// A column is a column of a Table as it is printed.
 type column struct {
 	title             string
 	cells             []string
@@ -27,17 +27,16 @@ type column struct {
 	spare, cut, flush bool
 }
 
-// gap is between two columns.
+// gap separates two columns.
 const gap = "  "
 
-// leastCut is how narrow a column may become that is cut.
+// leastCut is the least width of a column that is cut.
 const leastCut = 12
 
-// Print writes the table. Its columns are as wide as what they show, also where
-// that is twice as wide as Latin letters. What a terminal is too narrow for, when
-// columns are left out and cut as their titles say, stands below its line: that of
-// the last column, if it has no title, word by word; that of others with their
-// titles.
+// Print prints the table. Columns are as wide as their cells, counting wide
+// characters twice. If the terminal is too narrow, columns are left out or cut
+// as their titles say, and what is missing is printed below the line: a last
+// column without a title word by word, other columns with their titles.
 func (t *Table) Print(o *Printer) {
 	cols := t.columns()
 	fits := func() bool { return o.Width <= 0 || total(cols) <= o.Width }
@@ -79,7 +78,7 @@ func (t *Table) Print(o *Printer) {
 	}
 }
 
-// columns returns the columns as wide as they want to be.
+// columns returns the columns at full width.
 func (t *Table) columns() []*column {
 	cols := make([]*column, len(t.Titles))
 	for i, title := range t.Titles {
@@ -97,7 +96,7 @@ func (t *Table) columns() []*column {
 	return cols
 }
 
-// total is how wide columns are together.
+// total returns the width of all columns.
 func total(cols []*column) int {
 	n := (len(cols) - 1) * len(gap)
 	for _, c := range cols {
@@ -106,7 +105,7 @@ func total(cols []*column) int {
 	return n
 }
 
-// shorten makes c no wider than width: of a cell the middle goes.
+// shorten limits c to width. It cuts cells in the middle.
 func (c *column) shorten(width int) {
 	c.width = min(c.width, width)
 	for i, cell := range c.cells {
@@ -117,7 +116,7 @@ func (c *column) shorten(width int) {
 	}
 }
 
-// line writes what cell says of columns.
+// line prints the text that cell returns for each column.
 func line(cols []*column, cell func(*column) string) string {
 	var b strings.Builder
 	for i, c := range cols {
@@ -133,7 +132,7 @@ func line(cols []*column, cell func(*column) string) string {
 	return strings.TrimRight(b.String(), " ")
 }
 
-// pad makes text as wide as width.
+// pad pads text to width.
 func pad(text string, width int) string {
 	return text + strings.Repeat(" ", max(width-ansi.StringWidth(text), 0))
 }

@@ -1,5 +1,5 @@
-// Package text is how the command writes for people, and for programs: names that
-// may be anything, durations, tables, JSON. It reads the durations of flags, too.
+// Package text prints for people and for programs: arbitrary names, durations,
+// tables, JSON. It also parses the durations of flags.
 package text
 
 import (
@@ -10,17 +10,17 @@ import (
 	"unicode/utf8"
 )
 
-// maxShown is how much of a name or a label a table shows, in bytes.
+// maxShown is how many bytes of a name or a label a table shows.
 const maxShown = 128
 
-// Name returns a name as people may see it: itself, or, if it has anything
-// that could move the cursor, hide text or be taken for something else, quoted
-// as in Go. A long one is cut.
+// Name returns a name as people may see it. A name that could move the cursor,
+// hide text or be taken for something else is quoted as in Go. A long name is
+// cut.
 func Name(name string) string {
 	return shown(name, name == "" || strings.ContainsAny(name, ` "\`))
 }
 
-// Phrase is shownName for texts that may have spaces.
+// Phrase is Name for texts that may contain spaces.
 func Phrase(text string) string { return shown(text, false) }
 
 func shown(text string, quote bool) string {
@@ -29,7 +29,8 @@ func shown(text string, quote bool) string {
 		text, cut = text[:runeStart(text, maxShown)], "…"
 	}
 	for _, r := range text {
-		// Not printable is also what turns the direction of writing.
+		// Characters that change the direction of writing are not printable
+		// either.
 		quote = quote || r == utf8.RuneError || !unicode.IsPrint(r)
 	}
 	if quote {
@@ -38,8 +39,8 @@ func shown(text string, quote bool) string {
 	return text + cut
 }
 
-// Harmless returns a sentence, perhaps with what a server has said, without what
-// does not print.
+// Harmless returns a sentence, perhaps with text of a server, without
+// unprintable characters.
 func Harmless(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
@@ -49,17 +50,17 @@ func Harmless(text string) string {
 	}, text)
 }
 
-// runeStart returns the last place at or before n where a rune begins.
+// runeStart returns the last index up to n at which a rune begins.
 func runeStart(text string, n int) int {
 	for back := range utf8.UTFMax {
 		if back <= n && utf8.RuneStart(text[n-back]) {
 			return n - back
 		}
 	}
-	return n // it is no UTF-8
+	return n // invalid UTF-8
 }
 
-// Span writes how long something lasts, or has lasted, in two units at most.
+// Span formats a duration with at most two units.
 func Span(d time.Duration) string {
 	switch {
 	case d >= 48*time.Hour:
@@ -79,7 +80,7 @@ func rest(n int, unit string) string {
 	return strconv.Itoa(n) + unit
 }
 
-// Lease writes a lease that is left.
+// Lease formats the rest of a lease.
 func Lease(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -90,7 +91,7 @@ func Lease(d time.Duration) string {
 	return Span(d)
 }
 
-// Since writes how long ago something was, "-" where that is not known.
+// Since formats how long ago at was; "-" if it is unknown.
 func Since(at, now time.Time) string {
 	if at.IsZero() {
 		return "-"
@@ -98,7 +99,7 @@ func Since(at, now time.Time) string {
 	return Span(now.Sub(at))
 }
 
-// OrDash is text, or "-" where there is none.
+// OrDash returns text, or "-" if it is empty.
 func OrDash(text string) string {
 	if text == "" {
 		return "-"
@@ -106,7 +107,7 @@ func OrDash(text string) string {
 	return text
 }
 
-// Grouped writes a number with a comma for each thousand.
+// Grouped formats a number with thousands separators.
 func Grouped(n uint64) string {
 	s := strconv.FormatUint(n, 10)
 	for i := len(s) - 3; i > 0; i -= 3 {
@@ -115,7 +116,7 @@ func Grouped(n uint64) string {
 	return s
 }
 
-// Short writes a duration with three digits or so.
+// Short formats a duration with about three digits.
 func Short(d time.Duration) string {
 	switch {
 	case d >= 10*time.Second:

@@ -1,4 +1,4 @@
-// Package tui is what top shows on a terminal.
+// Package tui shows the screen of top on a terminal.
 package tui
 
 import (
@@ -14,19 +14,20 @@ import (
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
 )
 
-// A Source is what a screen shows.
+// A Source provides the objects that a screen shows.
 type Source struct {
-	Addr  string        // of Redis, for people
+	Addr  string        // of Redis, in messages
 	Delay time.Duration // between two looks
-	// look returns the objects there are now. It reads all key names if rescan is true.
+	// Look returns the present objects. It reads all key names if rescan is
+	// true.
 	Look func(ctx context.Context, rescan bool) ([]*object.Object, error)
-	// explain returns the error of a look in words for people.
+	// Explain returns the error of a look in words for people.
 	Explain func(error) error
 }
 
-// Show shows a source on the terminal that out writes to, until the user has seen
-// enough or ctx ends. An error of the first look is returned, for there is nothing
-// to show then; later ones are shown.
+// Show shows a source on the terminal that out writes to, until the user quits
+// or ctx ends. It returns an error of the first look, because there is nothing
+// to show then. Later errors are shown on the screen.
 func Show(ctx context.Context, out *text.Printer, src *Source) error {
 	m := &screen{Source: src, ctx: ctx, colour: out.Colour}
 	_, err := tea.NewProgram(m, tea.WithContext(ctx), tea.WithoutSignalHandler(), tea.WithOutput(out.Writer)).Run()
@@ -36,21 +37,21 @@ func Show(ctx context.Context, out *text.Printer, src *Source) error {
 	return err
 }
 
-// A screen is what show shows.
+// A screen is the state of Show.
 type screen struct {
 	*Source
 	ctx    context.Context
 	colour bool
 
 	objects       []*object.Object
-	at            time.Time // of the last look that had an answer
-	failure       error     // of the first look: there is nothing to show
-	trouble       error     // of the last one
+	at            time.Time // time of the last successful look
+	failure       error     // of the first look, when there is nothing to show
+	trouble       error     // of the last look
 	width, height int
 
 	order     object.Order
-	contended bool   // only what is waited for
-	selected  string // name; empty for the first
+	contended bool   // only objects with waiters
+	selected  string // name; empty for the first object
 	detail    bool
 	rescanNow bool // the next look reads all key names
 }
@@ -64,7 +65,7 @@ type looked struct {
 // due says that it is time for a look.
 type due struct{}
 
-// Init begins with a look.
+// Init starts with a look.
 func (m *screen) Init() tea.Cmd { return m.lookNow(false) }
 
 func (m *screen) lookNow(rescan bool) tea.Cmd {
@@ -74,7 +75,7 @@ func (m *screen) lookNow(rescan bool) tea.Cmd {
 	}
 }
 
-// Update takes in what has happened.
+// Update handles an event.
 func (m *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
@@ -134,7 +135,7 @@ func (m *screen) key(name string) tea.Cmd {
 	return nil
 }
 
-// shownObjects are those in the list, in order.
+// shownObjects returns the objects in the list, in order.
 func (m *screen) shownObjects() []*object.Object {
 	var all []*object.Object
 	for _, o := range m.objects {
@@ -146,8 +147,8 @@ func (m *screen) shownObjects() []*object.Object {
 	return all
 }
 
-// place is where the selected object is in the list; one that has gone leaves its
-// place to the first.
+// place returns the index of the selected object in the list, or 0 if it has
+// gone.
 func (m *screen) place(list []*object.Object) int {
 	for i, o := range list {
 		if o.Name == m.selected {
@@ -165,13 +166,14 @@ func (m *screen) move(by int) {
 	m.selected = list[min(max(m.place(list)+by, 0), len(list)-1)].Name
 }
 
-// frame is how many lines are not for the list: two above, its titles, two below.
+// frame is the number of lines outside the list: two above, its titles, two
+// below.
 const frame = 5
 
-// room is how many objects can be shown at once.
+// room returns how many objects fit on the screen.
 func (m *screen) room() int { return max(m.height-frame, 1) }
 
-// View is the screen as it is now.
+// View returns the present screen.
 func (m *screen) View() tea.View {
 	var b strings.Builder
 	out := &text.Printer{Writer: &b, Colour: m.colour, Width: m.width}
@@ -205,7 +207,8 @@ func (m *screen) summary(out *text.Printer) string {
 	return fmt.Sprintf("%s%s  %d names, %d waited for, %d waiting  Redis at %s", out.Paint("1", "latchkey top"), at, len(m.objects), contended, waiting, m.Addr)
 }
 
-// failed is why the last look had no answer; then what is shown is old.
+// failed returns the line that tells why the last look failed, so that what is
+// shown is old.
 func (m *screen) failed(out *text.Printer) string {
 	if m.trouble == nil {
 		return ""
@@ -244,7 +247,7 @@ func (m *screen) footer(out *text.Printer) string {
 	return out.Paint("2", keys)
 }
 
-// fit cuts the text to the screen, and puts the footer on the last line.
+// fit cuts text to the screen and puts the footer on the last line.
 func (m *screen) fit(text, footer string) string {
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	if m.height > 0 {
