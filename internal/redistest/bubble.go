@@ -15,6 +15,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // Env is an in-memory Redis with its clients, inside a bubble of fake time.
@@ -119,6 +120,8 @@ func (e *Env) Client(opts ...func(*redis.Options)) *redis.Client {
 		// Whoever waits for a connection does so by a timer that go-redis keeps, and a timer
 		// of one bubble breaks the next.
 		PoolSize: 10_000,
+		// Of that many connections go-redis makes a queue of megabytes for each client.
+		MaintNotificationsConfig: &maintnotifications.Config{HandoffQueueSize: 1},
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			if err := ctx.Err(); err != nil {
 				return nil, err // as a real one
