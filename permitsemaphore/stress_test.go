@@ -42,7 +42,7 @@ func duration() time.Duration {
 	if d, err := time.ParseDuration(os.Getenv("LATCHKEY_STRESS")); err == nil {
 		return d
 	}
-	return 2 * time.Second
+	return time.Duration(redistest.Many(2000, 1000)) * time.Millisecond
 }
 
 // work takes permits and gives them back until ctx is done. Whoever is inside
@@ -141,7 +141,7 @@ func TestStress(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range processes {
 		cmd := exec.CommandContext(ctx, os.Args[0])
-		cmd.Env = append(os.Environ(), stressAddr+"="+srv.Addr)
+		cmd.Env = append(os.Environ(), stressAddr+"="+srv.Addr, "LATCHKEY_STRESS="+duration().String())
 		out, err := cmd.StdoutPipe()
 		require.NoError(t, err)
 		require.NoError(t, cmd.Start())

@@ -38,7 +38,7 @@ func duration() time.Duration {
 	if d, err := time.ParseDuration(os.Getenv("LATCHKEY_STRESS")); err == nil {
 		return d
 	}
-	return 2 * time.Second
+	return time.Duration(redistest.Many(2000, 1000)) * time.Millisecond
 }
 
 // insideCount counts who is in the critical section, in Redis: all processes see it.
@@ -119,7 +119,7 @@ func TestStress(t *testing.T) {
 	var wg sync.WaitGroup
 	for range processes {
 		cmd := exec.CommandContext(t.Context(), os.Args[0])
-		cmd.Env = append(os.Environ(), stressAddr+"="+srv.Addr)
+		cmd.Env = append(os.Environ(), stressAddr+"="+srv.Addr, "LATCHKEY_STRESS="+duration().String())
 		wg.Go(func() {
 			out, err := cmd.CombinedOutput()
 			assert.NoError(t, err, "%s", out)

@@ -23,13 +23,13 @@ var (
 )
 
 // seeds returns the seeds to run: LATCHKEY_SIM_SEEDS of them, two if that is not set or
-// with -short one, from LATCHKEY_SIM_FROM on, or 2. In every third one the server forgets what it had.
+// from LATCHKEY_SIM_FROM on, or 2. In every third one the server forgets what it had.
 func seeds(t *testing.T) (list []uint64) {
 	t.Helper()
 	if *seedFlag > 0 {
 		return []uint64{*seedFlag}
 	}
-	n, from := redistest.Many(2, 1), 2
+	n, from := 2, 2
 	for name, v := range map[string]*int{"LATCHKEY_SIM_SEEDS": &n, "LATCHKEY_SIM_FROM": &from} {
 		if text := os.Getenv(name); text != "" {
 			var err error
@@ -45,6 +45,7 @@ func seeds(t *testing.T) (list []uint64) {
 
 // Nothing that is promised is broken in hours of everything at once.
 func TestSimulation(t *testing.T) {
+	redistest.Long(t, "half an hour of everything at once")
 	for _, seed := range seeds(t) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			start := time.Now()
