@@ -21,7 +21,7 @@ import (
 	"github.com/latchkey-go/latchkey/lua"
 )
 
-// A rig is a server with a proxy before it.
+// A rig is a server with a proxy in front of it.
 type rig struct {
 	*redistest.Proxy
 	server *redistest.Server
@@ -50,7 +50,7 @@ func (r *rig) client(t testing.TB, opts ...latchkey.Option) *latchkey.Client {
 	return newClient(t, rdb, opts...)
 }
 
-// on does act to the next n runs of a script.
+// on applies act to the next n runs of a script.
 func (r *rig) on(n int, script *lua.Script, act redistest.Act) {
 	r.OnCommand(func(args []string) redistest.Act {
 		if n > 0 && strings.EqualFold(args[0], "evalsha") && args[1] == script.SHA {
@@ -65,8 +65,8 @@ var faults = []redistest.Act{
 	redistest.LoseRST, redistest.LoseFIN, redistest.Swallow, redistest.Hold, redistest.RefuseRST, redistest.Twice,
 }
 
-// Whatever becomes of the requests of one who queues and is granted, and of their
-// answers, he is queued once, granted once, and nothing is left.
+// Whatever becomes of the requests and replies of a waiter that is granted the
+// lock, the waiter is queued once and granted once, and nothing is left behind.
 func TestFaultsOfAcquire(t *testing.T) {
 	r := newRig(t)
 	a, b := newClient(t, r.direct), r.client(t)
@@ -95,8 +95,8 @@ func TestFaultsOfAcquire(t *testing.T) {
 	}
 }
 
-// The same for a release: to a waiter of another client, to one of the same,
-// which has it by the same script, and to nobody.
+// The same for a release: to a waiter of another client, to a waiter of the
+// same client, which the same script grants the lock, and to nobody.
 func TestFaultsOfRelease(t *testing.T) {
 	r := newRig(t)
 	for _, act := range faults {
@@ -134,8 +134,8 @@ func TestFaultsOfRelease(t *testing.T) {
 	}
 }
 
-// One who gives up while his request is on its way, or whose leaving is lost,
-// leaves no ghost: neither a place nor a hold.
+// A waiter that gives up while its request is on its way, or whose leave
+// request is lost, leaves neither a place nor a hold behind.
 func TestFaultsOfLeaving(t *testing.T) {
 	for _, script := range []*lua.Script{lua.FairLockAcquire, lua.FairLockLeave} {
 		for _, act := range append([]redistest.Act{redistest.Late, redistest.Drop}, faults...) {
@@ -186,8 +186,8 @@ func TestFaultsOfLeaving(t *testing.T) {
 	}
 }
 
-// A place whose owner could not leave, although his client goes on, is found when
-// its turn comes: it costs no more than that.
+// A place whose waiter could not leave, although its client lives on, is
+// discovered when its turn comes. It costs no more than that.
 func TestStrayPlace(t *testing.T) {
 	r := newRig(t)
 	a := newClient(t, r.direct)
@@ -208,8 +208,8 @@ func TestStrayPlace(t *testing.T) {
 	require.Empty(t, r.direct.Keys(t.Context(), "*").Val())
 }
 
-// Random faults, cancellations and waits, over three clients: never two inside,
-// nobody stuck, nothing left.
+// Random faults, cancellations and waits over three clients: there are never
+// two holders, no waiter is stuck, and nothing is left behind.
 func TestFaultsAtRandom(t *testing.T) {
 	r := newRig(t)
 	r.HoldFor(30 * time.Millisecond)
@@ -273,8 +273,8 @@ func TestFaultsAtRandom(t *testing.T) {
 	nothing(t, r.direct)
 }
 
-// A request that was repeated, and comes when its holder has had the lock and has
-// given it back, leaves neither a hold nor a place.
+// A repeated request that arrives after its holder has had the lock and has
+// given it back leaves neither a hold nor a place.
 func TestFaultsLateRepetition(t *testing.T) {
 	for _, held := range []bool{true, false} {
 		r := newRig(t)
@@ -302,8 +302,8 @@ func TestFaultsLateRepetition(t *testing.T) {
 	}
 }
 
-// What an Unlock after a loss has sent, and comes late, frees nothing that a re-entry
-// under way has taken by then in the name of the same holder.
+// An Unlock after a loss, whose request arrives late, does not free the lock if
+// the same holder has re-entered it meanwhile.
 func TestFaultsLateUnlockAfterLoss(t *testing.T) {
 	r := newRig(t)
 	r.HoldFor(0)
@@ -339,8 +339,8 @@ func TestFaultsLateUnlockAfterLoss(t *testing.T) {
 	unlock(t, o.Hold)
 }
 
-// A lock under HoldAtLeast stays closed also when its hold was lost on this side alone,
-// and is unlocked then.
+// A lock under HoldAtLeast stays closed for its time even if the hold was lost
+// only on the client's side. Unlock then unlocks it.
 func TestFaultsUnlockAfterLossUnderHoldAtLeast(t *testing.T) {
 	r := newRig(t)
 	c := r.client(t, latchkey.WithWatchdogTimeout(time.Second))

@@ -19,8 +19,8 @@ import (
 	"github.com/latchkey-go/latchkey/lua"
 )
 
-// between runs f with a lock that one client holds and another waits for, for so
-// long; f is to unlock.
+// between runs f with a lock that one client holds and for which another has
+// waited for the given time. f must unlock it.
 func between(t *testing.T, waits time.Duration, as func(context.Context) context.Context, opts []latchkey.LockOption, f func(*pair)) {
 	t.Helper()
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
@@ -45,8 +45,7 @@ type pair struct {
 
 func anew(ctx context.Context) context.Context { return ctx }
 
-// A waiter of another client is given the lock by the one who gives it back, and
-// need not ask.
+// A release grants the lock to a waiter of another client, which need not ask.
 func TestGivenToAnotherClient(t *testing.T) {
 	for _, waits := range []time.Duration{50 * time.Millisecond, 4900 * time.Millisecond, time.Duration(redistest.Many(60, 10)) * time.Minute} {
 		t.Run(waits.String(), func(t *testing.T) {
@@ -75,8 +74,8 @@ func TestGivenToAnotherClient(t *testing.T) {
 	}
 }
 
-// Whoever was given a longer lease than that of its renewals hears of a loss as soon as
-// anybody.
+// A waiter that is granted a longer lease than that of its renewals learns of a
+// loss as soon as any other holder.
 func TestGivenHoldHearsOfItsLoss(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 		const lease = 3 * time.Second
@@ -99,8 +98,9 @@ func TestGivenHoldHearsOfItsLoss(t *testing.T) {
 	})
 }
 
-// What is given is what the releaser had: one who has lost the lock only says that it
-// is free, since the next one may have given up without the right to say so.
+// Only a holder can grant the lock. A client that has lost it merely announces
+// that it is free, because the next waiter may have given up and lacked the
+// right to say so.
 func TestNotGivenByALoser(t *testing.T) {
 	between(t, time.Second, anew, nil, func(t *pair) {
 		require.NoError(t, t.b.Redis.Del(t.Context(), "f").Err())
@@ -113,7 +113,7 @@ func TestNotGivenByALoser(t *testing.T) {
 	})
 }
 
-// What it asks for beyond the lock, it asks for itself.
+// A waiter that asks for more than the lock sends the request itself.
 func TestGivenWithALeaseOfItsOwn(t *testing.T) {
 	between(t, time.Second, anew, []latchkey.LockOption{latchkey.Lease(time.Minute)},
 		func(t *pair) {
@@ -126,7 +126,7 @@ func TestGivenWithALeaseOfItsOwn(t *testing.T) {
 		})
 }
 
-// Nor does it keep the lock closed for longer than it asked for.
+// A granted lock stays closed no longer than its waiter asked for.
 func TestGivenWithAShortLease(t *testing.T) {
 	for i, opt := range []latchkey.LockOption{latchkey.Lease(time.Second), latchkey.MaxHold(time.Second)} {
 		for _, as := range []func(context.Context) context.Context{anew, latchkey.WithHolder} {
@@ -148,7 +148,8 @@ func TestGivenWithAShortLease(t *testing.T) {
 	}
 }
 
-// Nor where the message is lost, or it asks before that comes.
+// The same if the message is lost, or if the waiter asks before the message
+// arrives.
 func TestGivenWithAShortLeaseUnheard(t *testing.T) {
 	between(t, time.Second, anew, []latchkey.LockOption{latchkey.Lease(time.Second)}, func(t *pair) {
 		queue := queued(t, t.b.Redis, "f")
@@ -172,7 +173,8 @@ func TestGivenWithAShortLeaseUnheard(t *testing.T) {
 	})
 }
 
-// A holder that comes again could take an old message for a new one: it asks.
+// A holder that comes again could take an old message for a new one, so it
+// asks.
 func TestGivenToAHolderThatComesAgain(t *testing.T) {
 	between(t, time.Second, latchkey.WithHolder, nil, func(t *pair) {
 		b, h, got, waiter, ctx := t.b, t.h, t.got, t.waiter, t.ctx
@@ -200,8 +202,8 @@ func TestGivenToAHolderThatComesAgain(t *testing.T) {
 	})
 }
 
-// Of a client that dies as it is given the lock, the next one hears within the
-// short lease.
+// If a client dies as it is granted the lock, the next waiter learns of it
+// within the short lease.
 func TestGivenToADeadClient(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 		conn := b.Client()
@@ -225,8 +227,8 @@ func TestGivenToADeadClient(t *testing.T) {
 	})
 }
 
-// A client with the id of one that has died while it waited is another one: what is given
-// to the dead reaches it, and it gives it back at once.
+// A client with the id of a client that died waiting is a different client.
+// Grants to the dead client reach it, and it gives them back at once.
 func TestGivenToTheDeadOfTheSameID(t *testing.T) {
 	r := newRig(t)
 	holder := newClient(t, r.direct)
@@ -257,13 +259,13 @@ func TestGivenToTheDeadOfTheSameID(t *testing.T) {
 	nothing(t, r.direct)
 }
 
-// tagged is what a client that has left that proof is told by who gives it f.
+// tagged returns the grant message for a client with that proof.
 func tagged(gift, proof string) string {
 	return fmt.Sprintf("+%s %x", gift, sha1.Sum([]byte("f "+gift+" "+proof)))
 }
 
-// A message of somebody who knows everything but what the keys hold gives nothing,
-// and costs one question at the most.
+// A message from somebody who knows everything except the contents of the keys
+// grants nothing and costs at most one request.
 func TestForgedGift(t *testing.T) {
 	between(t, time.Second, anew, nil, func(t *pair) {
 		b, h, got, waiter := t.b, t.h, t.got, t.waiter
@@ -306,8 +308,8 @@ func TestForgedGift(t *testing.T) {
 	})
 }
 
-// Replicas have not confirmed what was given by another client, so it is asked
-// for; here there are none.
+// With WithReplicaAck a grant by another client is not confirmed by replicas,
+// so the waiter asks. Here there are no replicas.
 func TestGivenWithoutReplicas(t *testing.T) {
 	s := redistest.Start(t)
 	s.Allow(t, "wait")
@@ -324,8 +326,9 @@ func TestGivenWithoutReplicas(t *testing.T) {
 	nothing(t, rdb)
 }
 
-// A place that has been left behind is given up, but not the one, nor the lock, that
-// its holder comes to have meanwhile: a holder of the context may come again.
+// A place that was left behind is given up. A new place of the same holder, or
+// the lock that it holds meanwhile, is not: a holder from a context may come
+// again.
 func TestStrayPlaceOfOneWhoComesAgain(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 		holder, rdb := newClient(t, b.Client()), b.Client()

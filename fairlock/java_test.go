@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A java is a thread of a Redisson client, as others see it in Redis: what its
-// scripts do was written down from their description, and it knows nothing of
-// our keys, our scripts or the server's clock.
+// A java is a thread of a Redisson client as others see it in Redis. What its
+// scripts do was written down from their description. It knows nothing of
+// latchkey's keys and scripts or of the server's clock.
 type java struct {
 	t interface {
 		require.TestingT
@@ -124,7 +124,7 @@ func (j *java) now() int64 {
 	return at.Add(j.skew).UnixMilli()
 }
 
-// acquire makes one attempt, and queues; -1 is success.
+// acquire makes one attempt and queues. -1 means success.
 func (j *java) acquire(wait int64) int64 {
 	j.t.Helper()
 	left, err := javaAcquire.Run(j.t.Context(), j.rdb, j.keys(), javaLease, j.owner, wait, j.now()).Int64()
@@ -148,8 +148,8 @@ func (j *java) giveUp(wait int64) {
 	require.NoError(j.t, javaGiveUp.Run(j.t.Context(), j.rdb, j.keys(), j.owner, wait).Err())
 }
 
-// lock does what RedissonFairLock.lock does: subscribe, ask, sleep for what it
-// was told or until it is told something else.
+// lock does what RedissonFairLock.lock does: it subscribes, asks, and sleeps
+// for the returned time or until a message.
 func (j *java) lock() error {
 	ctx, cancel := context.WithTimeout(j.t.Context(), time.Minute)
 	defer cancel()

@@ -14,8 +14,8 @@ import (
 	"github.com/latchkey-go/latchkey/lua"
 )
 
-// A long queue is read in pieces, so that no script keeps Redis busy; each waiter is told
-// once, in order.
+// A long queue is read in pieces, so that no script keeps Redis busy. Each
+// waiter is returned once, in order.
 func TestWaitersInPieces(t *testing.T) {
 	server := redistest.Start(t)
 	l := fairlock.New(locktest.NewClient(t, server.Client(t)), "f")
@@ -35,8 +35,9 @@ func TestWaitersInPieces(t *testing.T) {
 	}
 }
 
-// No script of a fair lock keeps Redis busy because many wait: a Delete, a lock that stays
-// closed, a client that says that it is alive.
+// No script of a fair lock keeps Redis busy because there are many waiters: a
+// Delete, a release of a lock that stays closed, a client's report that it is
+// alive.
 func TestManyWaitersDoNotBlockRedis(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client(t)

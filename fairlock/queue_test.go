@@ -29,7 +29,7 @@ func newClient(t testing.TB, rdb redis.UniversalClient, opts ...latchkey.Option)
 	return c
 }
 
-// unlock checks that what was held was held until now.
+// unlock unlocks h, which must still be held.
 func unlock(t testing.TB, h *latchkey.Hold) {
 	t.Helper()
 	require.NoError(t, h.Unlock(context.Background()))
@@ -47,7 +47,7 @@ func nothing(t testing.TB, rdb redis.UniversalClient) {
 	redistest.Until(t, "no key to be left", func() bool { return len(rdb.Keys(t.Context(), "*").Val()) == 0 })
 }
 
-// queued are the holders in the queue in Redis.
+// queued returns the holders in the queue in Redis.
 func queued(t testing.TB, rdb redis.UniversalClient, name string) []string {
 	t.Helper()
 	q, err := rdb.LRange(t.Context(), queueKey(name), 0, -1).Result()
@@ -55,8 +55,8 @@ func queued(t testing.TB, rdb redis.UniversalClient, name string) []string {
 	return q
 }
 
-// The label of a call that gives up goes with it, also when its holder goes on waiting
-// by another call.
+// The label of a call that gives up is removed even if its holder continues to
+// wait in another call.
 func TestLabelOfOneWhoLeftAnother(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		l := fairlock.New(newClient(t, env.Client()), "f")
@@ -75,7 +75,8 @@ func TestLabelOfOneWhoLeftAnother(t *testing.T) {
 	})
 }
 
-// That of a call which goes on waiting stays when another one of its holder gives up.
+// The label of a call that continues to wait stays when another call of its
+// holder gives up.
 func TestLabelOfOneWhoStays(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		l := fairlock.New(newClient(t, env.Client()), "f")
@@ -95,7 +96,7 @@ func TestLabelOfOneWhoStays(t *testing.T) {
 	})
 }
 
-// The label of one who waits lasts as long as its place, however long that is.
+// The label of a waiter lasts as long as its place.
 func TestLabelOfOneWhoWaitsForLong(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		l := fairlock.New(newClient(t, env.Client()), "f")
@@ -111,8 +112,8 @@ func TestLabelOfOneWhoWaitsForLong(t *testing.T) {
 	})
 }
 
-// The order in which Redis has queued them is the order in which they are
-// granted: no inversion among 3 clients × 50 goroutines that come when they like.
+// Waiters are granted the lock in the order in which Redis has queued them: no
+// inversion among 3 clients × 50 goroutines that come at random.
 func TestFirstComeFirstServed(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t)
@@ -168,9 +169,9 @@ func TestFirstComeFirstServed(t *testing.T) {
 	require.Empty(t, rdb.Keys(t.Context(), "*").Val())
 }
 
-// Of 1,000 waiters a random half give up, by their context or their wait, and one
-// client of four dies with all its waiters. Nobody else is stuck, and nothing is
-// left.
+// Of 1,000 waiters a random half give up, by their context or their wait, and
+// one of four clients dies with all its waiters. No other waiter is stuck, and
+// nothing is left behind.
 func TestHalfOfThemGiveUp(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t)
@@ -280,7 +281,7 @@ func TestTryLockDoesNotQueueOrBarge(t *testing.T) {
 	require.Empty(t, rdb.Keys(t.Context(), "*").Val())
 }
 
-// A waiter whose Wait is over leaves at once, and those behind move up.
+// A waiter whose Wait is over leaves at once, and those behind it move up.
 func TestWaitLeaves(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t)
@@ -306,8 +307,8 @@ func TestWaitLeaves(t *testing.T) {
 	require.Empty(t, rdb.Keys(t.Context(), "*").Val())
 }
 
-// FQ-08: the one who is next gives up while the lock is free. Here its client
-// does not hear that it is its turn, so it stays in the way until it leaves.
+// FQ-08: the next waiter gives up while the lock is free. Its client does not
+// receive the message of its turn, so it blocks the queue until it leaves.
 func TestHeadThatLeavesWakesTheNext(t *testing.T) {
 	s := redistest.Start(t)
 	proxy := redistest.NewProxy(t, s.Addr)
@@ -339,8 +340,8 @@ func TestHeadThatLeavesWakesTheNext(t *testing.T) {
 	nothing(t, s.Client(t))
 }
 
-// Nobody says so when a lease ends, and the next one may have asked for the last time
-// under an earlier, longer one: an Unlock that comes too late wakes it.
+// No message announces the end of a lease, and the next waiter may have asked
+// last under an earlier, longer lease. A late Unlock wakes it.
 func TestUnlockAfterLossWakesTheNext(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t)
@@ -405,8 +406,8 @@ func TestUnlockAfterLossWakesTheNext(t *testing.T) {
 	}
 }
 
-// quiet waits until nothing has been sent for a while: what follows a subscription
-// is over then.
+// quiet waits until nothing has been sent for a while, so that everything after
+// a subscription is done.
 func quiet(t testing.TB, p *redistest.Proxy) {
 	t.Helper()
 	last, since := p.Commands(""), time.Now()
@@ -451,7 +452,8 @@ func TestLostMessagesCostARecheck(t *testing.T) {
 	require.Positive(t, deaf.Stats().Rechecked)
 }
 
-// Without any pub/sub everything works by polling, by the first of them alone.
+// Without pub/sub everything works by polling, which only the first waiter of a
+// client does.
 func TestPolling(t *testing.T) {
 	s := redistest.Start(t)
 	a := newClient(t, s.Client(t), latchkey.WithPubSub(latchkey.Polling))
@@ -499,8 +501,8 @@ func TestReentryWhileOthersQueue(t *testing.T) {
 	unlock(t, h)
 }
 
-// Two goroutines that are one holder share one place; one that gives up does not
-// take it from the other.
+// Two goroutines of one holder share one place. If one gives up, the other
+// keeps the place.
 func TestOneHolderTwice(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t)
@@ -579,7 +581,7 @@ func TestWaitersForceUnlockAndDelete(t *testing.T) {
 	nothing(t, rdb)
 }
 
-// Java and Go stand in one queue and are served in its order.
+// Java and Go waiters share one queue and are served in its order.
 func TestJavaInTheQueue(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t)
@@ -631,7 +633,7 @@ func TestJavaInTheQueue(t *testing.T) {
 	require.Positive(t, rdb.PTTL(t.Context(), clientsKey("f")).Val())
 }
 
-// Java holds; a Go waiter that gives up does it as Java expects.
+// Java holds the lock, and a Go waiter gives up in the way that Java expects.
 func TestJavaHoldsGoGivesUp(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t)
@@ -666,8 +668,8 @@ func TestJavaHoldsGoGivesUp(t *testing.T) {
 	redistest.Until(t, "no queue", func() bool { return rdb.Exists(t.Context(), queueKey("f"), scoresKey("f")).Val() == 0 })
 }
 
-// A holder that works for an hour: no waiter is taken for dead by anybody, not by a
-// Java client either, and they wait at next to no cost.
+// A holder works for an hour. Nobody, Java clients included, takes a waiter for
+// dead, and waiting costs next to nothing.
 func TestNobodyIsSweptInAnHour(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 		const waiters = 10
@@ -714,8 +716,8 @@ func TestNobodyIsSweptInAnHour(t *testing.T) {
 	})
 }
 
-// Java takes the lock many times in a row after hours in which all scores would
-// have been over: a live Go waiter behind keeps its place.
+// Java takes the lock many times in a row, after hours in which all scores
+// would have expired. A living Go waiter behind it keeps its place.
 func TestJavaTakesManyTimesAfterHours(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 		holder, c := latchkey.New(b.Client()), latchkey.New(b.Client())
@@ -745,8 +747,8 @@ func TestJavaTakesManyTimesAfterHours(t *testing.T) {
 	})
 }
 
-// Waiters of a client that has died cost seconds, wherever they stand; one that
-// dies as a Java client does costs what is left of its deadline.
+// Waiters of a dead client cost seconds, wherever they stand. A waiter that
+// dies as a Java client costs what is left of its deadline.
 func TestDeadClients(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 		holder, live := latchkey.New(b.Client()), latchkey.New(b.Client())
@@ -800,7 +802,7 @@ func TestDeadClients(t *testing.T) {
 	})
 }
 
-// FQ-04: a short QueueTimeout is how long a dead client costs.
+// FQ-04: a dead client costs at most a short QueueTimeout.
 func TestShortQueueTimeout(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 		option := fairlock.QueueTimeout(500 * time.Millisecond)
@@ -835,8 +837,8 @@ func TestShortQueueTimeout(t *testing.T) {
 	})
 }
 
-// Five hundred waiters of one client cost one ask every 5 s and a script for each
-// hundred of them that are looked at then.
+// Five hundred waiters of one client cost one request every 5 s, and one script
+// for each hundred of them that are looked at then.
 func TestWaitersCostNoPolling(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 		holder, c := latchkey.New(b.Client()), latchkey.New(b.Client())
@@ -869,7 +871,8 @@ func TestWaitersCostNoPolling(t *testing.T) {
 	})
 }
 
-// A lock that is free while it is another one's turn is not asked for without end.
+// A waiter does not ask without end for a lock that is free while it is another
+// waiter's turn.
 func TestNotYourTurnDoesNotSpin(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 		c := latchkey.New(b.Client())
@@ -886,7 +889,8 @@ func TestNotYourTurnDoesNotSpin(t *testing.T) {
 	})
 }
 
-// A hundred holds, each for a moment, and a line of them: 3 scripts each at most.
+// A hundred holds, each for a moment, by a queue of waiters: at most 3 scripts
+// each.
 func TestCommandsPerHandOver(t *testing.T) {
 	s := redistest.Start(t)
 	c, other := newClient(t, s.Client(t)), newClient(t, s.Client(t))
@@ -933,7 +937,8 @@ func TestCloseLeavesTheQueue(t *testing.T) {
 	require.Empty(t, rdb.Keys(t.Context(), "*").Val())
 }
 
-// In a cluster all keys are in one slot, and whoever publishes is heard.
+// In a cluster all keys are in one slot, and messages arrive whichever node
+// publishes them.
 func TestCluster(t *testing.T) {
 	cl := redistest.StartCluster(t, 3)
 	for _, mode := range []latchkey.PubSubMode{latchkey.PubSubPlain, latchkey.PubSubSharded, latchkey.PubSubBoth} {
@@ -961,8 +966,8 @@ func TestOptions(t *testing.T) {
 	require.Panics(t, func() { fairlock.New(newClient(t, redistest.Start(t).Client(t)), "") })
 }
 
-// An unlock gives the lock to the next one of the same client just as that one
-// gives up: it is held by it or by nobody.
+// An Unlock grants the lock to the next waiter of the same client just as that
+// waiter gives up. Either it holds the lock or nobody does.
 func TestHeirThatGivesUp(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t)
@@ -1000,8 +1005,8 @@ func TestHeirThatGivesUp(t *testing.T) {
 	require.Zero(t, c.Stats().Losses)
 }
 
-// Who takes the lock from its holder tells the next one also when that waits in the
-// same client, for which Redis has no message.
+// ForceUnlockHolder also notifies the next waiter if it is in the same client,
+// for which Redis has no message.
 func TestForceUnlockHolderWakesOwnWaiter(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		l := fairlock.New(newClient(t, env.Client()), "f")

@@ -17,8 +17,8 @@ import (
 	"github.com/latchkey-go/latchkey/lua"
 )
 
-// What the scripts are told about time: no later than in 5 s, and the caller's
-// idea of the server's clock may be off by one.
+// The deadlines of the scripts: 5 s from now, and the caller's idea of the
+// server's clock may be wrong by one second.
 const (
 	within  = 5000
 	ahead   = within + 1000
@@ -29,8 +29,8 @@ const (
 	proof   = "secret"
 )
 
-// A scripted is a server that scripts run on, with nothing of ours between. The
-// lock is f; holders are "<client>:<number>".
+// A scripted is a server on which scripts run directly, without the library.
+// The lock is f; holders are "<client>:<number>".
 type scripted struct {
 	*testing.T
 	rdb  *redis.Client
@@ -78,8 +78,9 @@ func (s *scripted) eval(script *lua.Script, keys []string, args ...any) (any, er
 	return redistest.UserOnAny(s, s.rdb).Do(s.Context(), append(all, args...)...).Result()
 }
 
-// reply runs a script that must succeed, and writes its reply as text, without
-// the server's time, which is at index at; -1 for none. A ticket is written T.
+// reply runs a script that must succeed and returns its reply as text. It
+// removes the server's time at index at; at is -1 for none. A ticket is shown
+// as T.
 func (s *scripted) reply(at int, script *lua.Script, keys []string, args ...any) string {
 	s.Helper()
 	before := s.now()
@@ -117,7 +118,8 @@ func (s *scripted) reply(at int, script *lua.Script, keys []string, args ...any)
 
 func clientOf(holder string) string { return holder[:strings.LastIndex(holder, ":")] }
 
-// acquire runs fairlock/acquire for a first hold; wait 0 does not queue.
+// acquire runs fairlock/acquire for a first hold. With a wait of 0 it does not
+// queue.
 func (s *scripted) acquire(holder string, wait int64) string {
 	s.Helper()
 	return s.acquireCount(holder, 1, wait)
@@ -154,14 +156,14 @@ func (s *scripted) keep(client string, holders ...any) string {
 	return s.reply(0, lua.FairLockKeep, fourKeys[1:], append([]any{client, alive, timeout, day, proof}, holders...)...)
 }
 
-// dead makes a client of ours one that has fallen silent.
+// dead makes a latchkey client look as if it had fallen silent.
 func (s *scripted) dead(client string) {
 	s.Helper()
 	s.do("HSET", clientsKey("f"), client, s.now()-1)
 }
 
-// places are the queue, with the scores from now on, in whole seconds, since the
-// server has its own now.
+// places returns the queue with the scores relative to the server's time, in
+// whole seconds.
 func (s *scripted) places() string {
 	s.Helper()
 	var out []string
@@ -191,7 +193,7 @@ func without(list []string, x string) (out []string) {
 	return out
 }
 
-// state is all that the server has, without times.
+// state returns everything on the server, without times.
 func (s *scripted) state() string {
 	s.Helper()
 	keys := s.rdb.Keys(s.Context(), "*").Val()
@@ -212,7 +214,8 @@ func (s *scripted) state() string {
 	return strings.Join(out, "\n")
 }
 
-// hear returns how to receive the messages on the channels of all waiters.
+// hear returns a function that receives the messages on the channels of all
+// waiters.
 func (s *scripted) hear() func() []string {
 	s.Helper()
 	sub := s.rdb.PSubscribe(s.Context(), "redisson_lock__channel:*")
@@ -304,8 +307,8 @@ func TestVectors(t *testing.T) {
 	})
 }
 
-// What we leave in Redis is what Java's scripts expect: live waiters of ours
-// survive its lowering, also one after the other.
+// The data in Redis is what Java's scripts expect: living latchkey waiters
+// survive Java's lowering of the scores, also several times.
 func TestJavaLowersOurScores(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		require.Equal(s, "granted", s.acquire("go:0", timeout))
@@ -328,8 +331,8 @@ func TestJavaLowersOurScores(t *testing.T) {
 	})
 }
 
-// After hours under one holder all scores are over; keep raises them to where
-// they survive Java's lowering all the way to the head.
+// After hours under one holder all scores have expired. keep raises them so far
+// that they survive Java's lowering all the way to the head.
 func TestKeep(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		require.Equal(s, "granted", s.acquire("go:0", timeout))
@@ -365,7 +368,7 @@ func TestKeep(t *testing.T) {
 	})
 }
 
-// A client has one proof, that of the last process with its id.
+// A client has one proof: that of the last process with its id.
 func TestProofOfTheLastProcess(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		require.Equal(s, "granted", s.acquire("go:0", timeout))
@@ -426,8 +429,9 @@ func TestDeadHeads(t *testing.T) {
 	})
 }
 
-// Until 3.31 a Java waiter may sleep on when the holder before it has died. Who
-// comes to a free lock that is a Java waiter's turn tells it.
+// Until 3.31 a Java waiter may continue to sleep when the holder before it has
+// died. Whoever comes to a free lock that is a Java waiter's turn notifies that
+// waiter.
 func TestJavaHeadAsleep(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		heard := s.hear()
@@ -442,7 +446,7 @@ func TestJavaHeadAsleep(t *testing.T) {
 	})
 }
 
-// A crash of a thousand waiters is swept by one run.
+// One run removes a thousand waiters that have crashed.
 func TestManyDeadHeads(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		s.acquire("hold:1", timeout)
@@ -475,8 +479,8 @@ func TestHeadWithoutScore(t *testing.T) {
 	})
 }
 
-// A score that has run away, as when nobody lowered it, is cut down to what is
-// right before it can block anybody.
+// A score that is too high, because nobody lowered it, is corrected before it
+// can block anybody.
 func TestRunawayScores(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		s.acquire("hold:1", timeout)
@@ -573,8 +577,8 @@ func TestLeave(t *testing.T) {
 	})
 }
 
-// Those who come behind one that leaves, by their scores, may be further behind in
-// the queue: their scores stay right for where they stand there, so that Java's
+// Waiters whose scores are after that of a leaving waiter may have another
+// order in the queue. Their scores stay right for their places, so that Java's
 // lowering does not take them for dead.
 func TestLeaveOutOfOrder(t *testing.T) {
 	onBoth(t, func(s *scripted) {
@@ -610,7 +614,8 @@ func TestLeaveOutOfOrder(t *testing.T) {
 	})
 }
 
-// The heir of a release has the lock by the same script, if it is the next one.
+// The heir of a release gets the lock by the same script, if it is the next
+// waiter.
 func TestReleaseToHeir(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		heard := s.hear()
@@ -637,8 +642,8 @@ func TestReleaseToHeir(t *testing.T) {
 	})
 }
 
-// The client of the one who is next is told of a lease that ends before it would ask,
-// which nobody else says.
+// The client of the next waiter is notified of a lease that ends before it
+// would ask, because no other message announces that.
 func TestNextIsToldOfAShortLease(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		heard := s.hear()
@@ -690,7 +695,8 @@ func TestNextIsToldOfAShortLease(t *testing.T) {
 	})
 }
 
-// Nor of one with which another waiter is given the lock, of this client or of another.
+// The same for a lease with which another waiter is granted the lock, of this
+// client or of another.
 func TestNextIsToldOfAShortGift(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		heard := s.hear()
@@ -729,7 +735,8 @@ func TestReentryAndCounts(t *testing.T) {
 	})
 }
 
-// A lease that was given is cut to the one that is asked for; any other is not.
+// A granted lease is shortened to the one that its waiter asks for. Any other
+// lease is not.
 func TestGivenLeaseIsCut(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		ask := func(count int, ends int64) string {
@@ -757,7 +764,8 @@ func TestLateAcquire(t *testing.T) {
 	})
 }
 
-// FQ-07: whatever of the queue is removed, nothing fails and nobody is stuck.
+// FQ-07: whatever part of the queue is removed, nothing fails and no waiter is
+// stuck.
 func TestMending(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		for what, damage := range map[string]func(){
@@ -792,7 +800,7 @@ func TestMending(t *testing.T) {
 	})
 }
 
-// A key of another type is seen before anything is written.
+// A key of another type is detected before anything is written.
 func TestWrongTypes(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		for _, key := range fourKeys {
@@ -822,7 +830,7 @@ func TestWrongTypes(t *testing.T) {
 	})
 }
 
-// At the memory limit nobody gets in, and everybody gets out.
+// At the memory limit nothing can be taken, and everything can be given back.
 func TestAtTheMemoryLimit(t *testing.T) {
 	s := &scripted{T: t, rdb: redistest.Start(t).Client(t)}
 	s.acquire("go:1", timeout)
@@ -910,7 +918,8 @@ func TestWaitersAndDelete(t *testing.T) {
 	})
 }
 
-// A lock that stays closed is said to all who wait, for nobody says so when it is free.
+// A lock that stays closed is announced to all waiters, because no message
+// announces when it is free.
 func TestLingeringReleaseTellsAll(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		heard := s.hear()

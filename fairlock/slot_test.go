@@ -12,9 +12,9 @@ import (
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
-// While a slot is on the move, its old node has all keys of a lock that is held and
-// waited for, but what a release deletes there cannot be made again: nobody can be
-// given the lock then, and it is free.
+// While a slot is being moved, its old node has all keys of a lock that is held
+// and waited for, but a key that a release deletes there cannot be created
+// again. So nobody can be granted the lock then, and it is free.
 func TestUnlockWhileTheSlotMoves(t *testing.T) {
 	cl := redistest.StartCluster(t, 2)
 	slot := cl.Slot(t, "f")

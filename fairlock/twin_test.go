@@ -13,8 +13,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
-// The locks "a" and "{a}" have one queue in Redis. Who waits there for the one is not given
-// the other.
+// The locks "a" and "{a}" share one queue in Redis. A waiter of one lock is not
+// granted the other.
 func TestTwinNames(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t)

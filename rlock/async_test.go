@@ -16,7 +16,8 @@ import (
 	"github.com/latchkey-go/latchkey/rlock"
 )
 
-// TestThousandLockAsync: each delivers one result, a Hold, and is closed with it.
+// TestThousandLockAsync checks that each channel delivers one result, a Hold,
+// and is closed when the Hold ends.
 func TestThousandLockAsync(t *testing.T) {
 	const n = 1000
 	s := redistest.Start(t)
@@ -48,8 +49,8 @@ func TestThousandLockAsync(t *testing.T) {
 	require.Zero(t, s.Client(t).Exists(t.Context(), "a").Val(), "the key")
 }
 
-// TestCancelledLockAsyncLeaksNothing: contexts end before, during and after the
-// grant, and nobody ever reads a channel.
+// TestCancelledLockAsyncLeaksNothing cancels contexts before, during and after
+// the grant. Nobody ever reads the channels.
 func TestCancelledLockAsyncLeaksNothing(t *testing.T) {
 	const rounds = 300
 	s := redistest.Start(t)
@@ -102,8 +103,8 @@ func TestCancelledLockAsyncLeaksNothing(t *testing.T) {
 	redistest.Until(t, "the key to stay gone", func() bool { return rdb.Exists(t.Context(), "a").Val() == 0 })
 }
 
-// TestCancelledGrantIsTakenBack: the grant lies in the channel, then its context
-// ends.
+// TestCancelledGrantIsTakenBack cancels the context while the grant is in the
+// channel.
 func TestCancelledGrantIsTakenBack(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		c := latchkey.New(env.Redis)
@@ -127,7 +128,7 @@ func TestCancelledGrantIsTakenBack(t *testing.T) {
 	})
 }
 
-// TestLostGrantIsReported: nobody reads until the lease is over.
+// TestLostGrantIsReported reads the channel only after the lease is over.
 func TestLostGrantIsReported(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		c := latchkey.New(env.Redis)
@@ -140,7 +141,8 @@ func TestLostGrantIsReported(t *testing.T) {
 	})
 }
 
-// TestAsyncRangeEndsWithUnlock: so a range over it is a critical section.
+// TestAsyncRangeEndsWithUnlock checks that a range over the channel is a
+// critical section.
 func TestAsyncRangeEndsWithUnlock(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		c := latchkey.New(env.Redis)
@@ -163,7 +165,7 @@ func TestAsyncRangeEndsWithUnlock(t *testing.T) {
 	})
 }
 
-// TestCloseEndsAsync: whoever still ranges over a channel is let go.
+// TestCloseEndsAsync checks that Close ends a range over a channel.
 func TestCloseEndsAsync(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		c := latchkey.New(env.Redis)

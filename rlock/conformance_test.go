@@ -21,7 +21,8 @@ func TestConformanceWithoutHandOver(t *testing.T) {
 	locktest.Run(t, factory(), locktest.Client(latchkey.WithHandOver(0)))
 }
 
-// A slice that outlasts the tests: whatever can be handed over is.
+// TestConformanceOfHandOver uses a slice that outlasts the tests, so that every
+// lock that can be handed over is.
 func TestConformanceOfHandOver(t *testing.T) {
 	locktest.Run(t, factory(), locktest.Client(latchkey.WithHandOver(time.Hour)))
 }

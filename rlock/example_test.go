@@ -71,8 +71,8 @@ func ExampleLock_TryLock() {
 	// Output: rlock: trylock "orders:42": not acquired
 }
 
-// The resource that the lock protects refuses whoever comes with an older token
-// than it has seen: a process that slept through the end of its lease, say.
+// The protected resource refuses a token older than the newest it has seen:
+// that of a process that slept through the end of its lease, say.
 func ExampleFenced() {
 	rdb, stop := connect()
 	defer stop()

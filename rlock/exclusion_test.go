@@ -34,7 +34,7 @@ const (
 	stressName    = "stress"
 )
 
-// A stressReport is what one process found.
+// A stressReport is the result of one process.
 type stressReport struct {
 	Sections int      // critical sections
 	Least    int      // of any one goroutine
@@ -43,10 +43,10 @@ type stressReport struct {
 	Stats    []latchkey.Stats
 }
 
-// TestExclusionOfProcesses: 64 goroutines share each lock value, on 8 clients in
-// 4 processes. In the critical section each one sets a marker in Redis that must
-// not be there, sees that it stays its own, and changes plain memory that the
-// race detector watches.
+// TestExclusionOfProcesses runs 8 clients in 4 processes. On each client, 64
+// goroutines share one lock value. In the critical section each goroutine sets
+// a marker in Redis that must not exist yet, checks that it stays unchanged,
+// and changes plain memory that the race detector watches.
 func TestExclusionOfProcesses(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t)
@@ -96,8 +96,8 @@ func TestExclusionOfProcesses(t *testing.T) {
 	require.Zero(t, rdb.Exists(t.Context(), stressName+":marker").Val(), "the marker of the last one")
 }
 
-// longestFree returns the longest time for which the lock was seen free without
-// anybody's having had it in between, until over is closed.
+// longestFree watches the lock until over is closed. It returns the longest
+// time for which the lock was free without a holder in between.
 func longestFree(t *testing.T, rdb *redis.Client, over <-chan struct{}) time.Duration {
 	t.Helper()
 	look := redis.NewScript(`return {redis.call('EXISTS', KEYS[1]), redis.call('GET', KEYS[2]) or ''}`)
@@ -127,7 +127,7 @@ func longestFree(t *testing.T, rdb *redis.Client, over <-chan struct{}) time.Dur
 	}
 }
 
-// stressChild is the work of one process. It returns the exit code.
+// stressChild runs in one of the processes. It returns the exit code.
 func stressChild(addr string) int {
 	d := 3 * time.Second
 	if v := os.Getenv(stressTime); v != "" {
@@ -175,7 +175,7 @@ func (s *stress) fault(format string, args ...any) {
 	}
 }
 
-// client lets many goroutines share one lock value until ctx ends.
+// client makes many goroutines share one lock value until ctx ends.
 func (s *stress) client(ctx context.Context, c *latchkey.Client, l *rlock.Lock) {
 	plain := 0 // guarded by l
 	var wg sync.WaitGroup
@@ -193,7 +193,7 @@ func (s *stress) client(ctx context.Context, c *latchkey.Client, l *rlock.Lock) 
 	s.mu.Unlock()
 }
 
-// worker goes through the critical section again and again.
+// worker enters the critical section again and again.
 func (s *stress) worker(ctx context.Context, c *latchkey.Client, l *rlock.Lock, plain *int) {
 	n, longest := 0, time.Duration(0)
 	// On a slow machine not everybody has had a turn when the time is over.
@@ -238,7 +238,7 @@ var delIfMine = redis.NewScript(`
 	redis.call('INCR', KEYS[2])
 	return was`)
 
-// section is what must not be done by two at a time.
+// section is the critical section.
 func (s *stress) section(id string) {
 	ctx := context.Background()
 	marker := stressName + ":marker"

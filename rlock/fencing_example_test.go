@@ -12,8 +12,8 @@ import (
 	"github.com/latchkey-go/latchkey/rlock"
 )
 
-// A store is a resource that refuses who comes with a lesser fencing token than it
-// has seen. In a database this is one statement:
+// A store is a resource that refuses a fencing token smaller than the greatest
+// it has seen. In a database this is one statement:
 //
 //	UPDATE accounts SET balance = $1, fence = $2 WHERE id = $3 AND fence <= $2
 type store struct {
@@ -36,7 +36,7 @@ func (s *store) write(token int64, balance int) error {
 }
 
 // A holder that is paused beyond its lease does not know that it has lost the
-// lock. It writes all the same, and only the resource can refuse that.
+// lock. It still writes, and only the resource can refuse the write.
 func ExampleFenced_store() {
 	rdb, stop := connect()
 	defer stop()

@@ -10,7 +10,7 @@ import (
 	"github.com/latchkey-go/latchkey/lua"
 )
 
-// The list of rlock/release, answer by answer.
+// TestReleaseScriptGives checks each reply of rlock/release with a waitlist.
 func TestReleaseScriptGives(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		const lease = 30000
@@ -91,8 +91,9 @@ func TestReleaseScriptGives(t *testing.T) {
 	})
 }
 
-// Where entries come round quickly not every release renews the list, but some do, and
-// it has an end at any time.
+// TestReleaseScriptRenewsTheList checks the expiry of the waitlist. If entries
+// come and go quickly, only some releases renew it, but it always has an
+// expiry.
 func TestReleaseScriptRenewsTheList(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		own := s.listen("ch:you")

@@ -9,14 +9,15 @@ import (
 	"github.com/latchkey-go/latchkey/lua"
 )
 
-// acquireMany runs rlock/acquire_many within its deadline. The reply is the answers.
+// acquireMany runs rlock/acquire_many within its deadline. It returns the
+// answers.
 func (s *scripted) acquireMany(keys []string, lease int, holders ...any) []int64 {
 	s.Helper()
 	return s.reply(0, lua.RLockAcquireMany, keys, append([]any{lease, s.now() + within, ahead}, holders...)...)
 }
 
-// releaseMany runs rlock/release_many for holders that never come again. The reply
-// is the answers.
+// releaseMany runs rlock/release_many for holders that do not come again. It
+// returns the answers.
 func (s *scripted) releaseMany(keys []string, verb string, args ...any) []int64 {
 	s.Helper()
 	got, err := s.run(lua.RLockReleaseMany, keys, append([]any{verb, 0, 0}, args...)...)
@@ -25,7 +26,8 @@ func (s *scripted) releaseMany(keys []string, verb string, args ...any) []int64 
 	return got[1:]
 }
 
-// Each lock is taken as rlock/acquire takes it, or left alone.
+// TestAcquireManyScript checks that each lock is either taken as rlock/acquire
+// takes it, or left alone.
 func TestAcquireManyScript(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		s.acquire([]string{"mine"}, "me:2", 1, 20000)
@@ -103,8 +105,9 @@ func TestManyScriptsRefuseToActOutOfTime(t *testing.T) {
 	})
 }
 
-// At the memory limit nothing is taken, and all can be given back; the same where a
-// user may not run one of the commands.
+// TestManyScriptsThatAreHindered checks that nothing can be taken at the memory
+// limit and everything can be given back. The same holds if a user may not run
+// one of the commands.
 func TestManyScriptsThatAreHindered(t *testing.T) {
 	server := redistest.Start(t)
 	s := &scripted{T: t, rdb: server.Client(t)}

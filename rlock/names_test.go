@@ -15,7 +15,7 @@ import (
 	"github.com/latchkey-go/latchkey/rlock"
 )
 
-// oddNames are names as users and attackers make them up.
+// oddNames are names that users and attackers invent.
 var oddNames = map[string]string{
 	"one byte":    "a",
 	"space":       "a b",
@@ -38,7 +38,8 @@ var oddNames = map[string]string{
 	"side key":    "redisson_lock__channel:{a}",
 }
 
-// TestAnyNameWorks from end to end: hash, refusal, message, token, label.
+// TestAnyNameWorks checks odd names from end to end: hash, refusal, message,
+// token, label.
 func TestAnyNameWorks(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t)
@@ -105,7 +106,8 @@ func TestConstructorPanics(t *testing.T) {
 	}
 }
 
-// TestBadOptionsSendNothing: the error names the option, and Redis hears nothing.
+// TestBadOptionsSendNothing checks that the error names the option and that
+// nothing is sent to Redis.
 func TestBadOptionsSendNothing(t *testing.T) {
 	s := redistest.Start(t)
 	c := newClient(t, s)
@@ -169,8 +171,8 @@ func TestBadOptionsSendNothing(t *testing.T) {
 	locktest.MustUnlock(t, h)
 }
 
-// TestNamesInCluster: a name whose keys lie in different slots is refused before
-// anything is sent, in words.
+// TestNamesInCluster checks that a name whose keys are in different slots is
+// refused with an explanation before anything is sent.
 func TestNamesInCluster(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3)
 	rdb := cluster.Client(t)
@@ -217,7 +219,8 @@ func TestNamesInCluster(t *testing.T) {
 	}
 }
 
-// TestSpinWithAnyMultiplier: however fast it grows, a pause is no longer than Max.
+// TestSpinWithAnyMultiplier checks that no pause is longer than Max, however
+// fast the pauses grow.
 func TestSpinWithAnyMultiplier(t *testing.T) {
 	for _, m := range []float64{1, 1.5, 1e300, math.MaxFloat64, math.Inf(1)} {
 		redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {

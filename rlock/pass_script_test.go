@@ -10,7 +10,7 @@ import (
 	"github.com/latchkey-go/latchkey/lua"
 )
 
-// pass runs rlock/pass within its deadline. The reply is {status, token, more}.
+// pass runs rlock/pass within its deadline. It returns {status, token, more}.
 func (s *scripted) pass(keys []string, from, to string, count, lease int, more ...any) []int64 {
 	s.Helper()
 	args := append([]any{from, to, count, lease, s.now() + within, ahead}, more...)
@@ -62,7 +62,8 @@ func TestPassScript(t *testing.T) {
 	})
 }
 
-// Who waits sleeps for the lease that it has seen, so it is told of a shorter one.
+// A waiter sleeps for the lease that it has seen, so it must be notified of a
+// shorter one.
 func TestPassScriptTellsOfAShorterLease(t *testing.T) {
 	lock := []string{"lock"}
 	onBoth(t, func(s *scripted) {
@@ -167,7 +168,7 @@ func TestPassScriptLeavesOtherTypesAlone(t *testing.T) {
 	})
 }
 
-// What is held can be passed on by a server that takes nothing new.
+// A lock that is held can be passed on by a server at its memory limit.
 func TestPassScriptAtTheMemoryLimit(t *testing.T) {
 	server := redistest.Start(t)
 	s := &scripted{T: t, rdb: server.Client(t)}

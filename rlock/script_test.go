@@ -17,14 +17,14 @@ import (
 	"github.com/latchkey-go/latchkey/lua"
 )
 
-// What the scripts are told about time: no later than in 5 s, and the caller's
-// idea of the server's clock may be off by one.
+// The deadlines of the scripts: 5 s from now, and the caller's idea of the
+// server's clock may be wrong by one second.
 const (
 	within = 5000
 	ahead  = within + 1000
 )
 
-// A scripted is a server that scripts run on, with nothing of ours between.
+// A scripted is a server on which scripts run directly, without the library.
 type scripted struct {
 	*testing.T
 	rdb  *redis.Client
@@ -43,7 +43,7 @@ func onBoth(t *testing.T, f func(s *scripted)) {
 	})
 }
 
-// do runs a command that sets the scene.
+// do runs a command that prepares the test.
 func (s *scripted) do(args ...any) any {
 	s.Helper()
 	v, err := s.rdb.Do(s.Context(), args...).Result()
@@ -53,7 +53,7 @@ func (s *scripted) do(args ...any) any {
 
 func (s *scripted) flush() { s.do("FLUSHALL") }
 
-// now is the server's clock, in ms.
+// now returns the server's clock in ms.
 func (s *scripted) now() int64 {
 	s.Helper()
 	at, err := s.rdb.Time(s.Context()).Result()
@@ -61,7 +61,8 @@ func (s *scripted) now() int64 {
 	return at.UnixMilli()
 }
 
-// run runs a script and returns its reply; an integer is the only element then.
+// run runs a script and returns its reply. An integer is returned as the only
+// element.
 func (s *scripted) run(script *lua.Script, keys []string, args ...any) ([]int64, error) {
 	s.Helper()
 	all := []any{"EVAL", script.Source, len(keys)}
@@ -84,8 +85,8 @@ func asSlice(v any) []any {
 	return s
 }
 
-// reply runs a script that must succeed. The server time at index at of its
-// reply is checked and cut out; -1 for none.
+// reply runs a script that must succeed. It checks the server time at index at
+// of the reply and removes it; at is -1 for none.
 func (s *scripted) reply(at int, script *lua.Script, keys []string, args ...any) []int64 {
 	s.Helper()
 	before := s.now()
@@ -107,8 +108,8 @@ func (s *scripted) reply(at int, script *lua.Script, keys []string, args ...any)
 	return append(got[:at:at], got[at+1:]...)
 }
 
-// acquire runs rlock/acquire within its deadline. The reply is {status, lease
-// left, token}.
+// acquire runs rlock/acquire within its deadline. It returns {status, remaining
+// lease, token}.
 func (s *scripted) acquire(keys []string, holder string, count, lease int, more ...any) []int64 {
 	s.Helper()
 	args := append([]any{holder, count, lease, s.now() + within, ahead}, more...)
@@ -119,14 +120,14 @@ func (s *scripted) acquire(keys []string, holder string, count, lease int, more 
 	return got
 }
 
-// release runs rlock/release within its deadline. The reply is {status, left}.
+// release runs rlock/release within its deadline. It returns {status, left}.
 func (s *scripted) release(keys []string, holder string, count int, more ...any) []int64 {
 	s.Helper()
 	args := append([]any{holder, count, s.now() + within, ahead, "ch", "PUBLISH"}, more...)
 	return freed(s.reply(2, lua.RLockRelease, keys, args...))
 }
 
-// freed writes the short form of rlock/release's reply out.
+// freed expands the short form of rlock/release's reply.
 func freed(reply []int64) []int64 {
 	if len(reply) == 0 {
 		return []int64{1, 0}
@@ -134,7 +135,7 @@ func freed(reply []int64) []int64 {
 	return reply
 }
 
-// renew runs rlock/renew within its deadline. The reply is the answers.
+// renew runs rlock/renew within its deadline. It returns the answers.
 func (s *scripted) renew(keys []string, args ...any) []int64 {
 	s.Helper()
 	all := []any{"EVAL", cmp.Or(s.renewing, lua.RLockRenew.Source), len(keys)}
@@ -162,7 +163,8 @@ func (s *scripted) renew(keys []string, args ...any) []int64 {
 	return answers
 }
 
-// state is all that the server has, without times: "name {field:value …} lease".
+// state returns everything on the server, without times: "name {field:value …}
+// lease".
 func (s *scripted) state() string {
 	s.Helper()
 	keys := s.rdb.Keys(s.Context(), "*").Val()
@@ -194,8 +196,8 @@ func (s *scripted) pttl(key string) int64 {
 	return ms
 }
 
-// lease checks that key expires in that many ms, or as many less as this test
-// may have taken so far.
+// lease checks that key expires in want ms, less what this test may have taken
+// so far.
 func (s *scripted) lease(key string, want int64) {
 	s.Helper()
 	got := s.pttl(key)
@@ -203,7 +205,7 @@ func (s *scripted) lease(key string, want int64) {
 	require.Greater(s, got, want-4000, "PTTL %s", key)
 }
 
-// near compares a lease told in a reply and puts the exact one in its place.
+// near compares a lease in a reply with the exact one and replaces it by that.
 func (s *scripted) near(reply []int64, i int, want int64) []int64 {
 	s.Helper()
 	require.LessOrEqual(s, reply[i], want, "lease in the reply %v", reply)
@@ -351,7 +353,7 @@ func TestAcquireScriptFenced(t *testing.T) {
 	})
 }
 
-// zeroed leaves only the status of a reply.
+// zeroed keeps only the status of a reply.
 func (s *scripted) zeroed(reply []int64) []int64 {
 	for i := range reply[1:] {
 		if i+1 != len(reply)-1 {
@@ -480,8 +482,8 @@ func TestReleaseScript(t *testing.T) {
 	})
 }
 
-// listen subscribes to a Redis channel. The function returned tells the
-// messages since its last call, one behind the other.
+// listen subscribes to a Redis channel. The returned function returns the
+// messages since its last call, concatenated.
 func (s *scripted) listen(channel string) func() string {
 	s.Helper()
 	sub := s.rdb.Subscribe(s.Context(), channel)
@@ -540,7 +542,8 @@ func TestReleaseScriptLabelAndVerb(t *testing.T) {
 
 func TestRenewScript(t *testing.T) { onBoth(t, testRenewScript) }
 
-// Redis 6 does not know the option that the script tries first.
+// TestRenewScriptWithoutGT: Redis 6 does not have the option that the script
+// tries first.
 func TestRenewScriptWithoutGT(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		s.renewing = strings.Replace(lua.RLockRenew.Source, "'GT'", "'XY'", 1)
@@ -640,8 +643,8 @@ func TestScriptsLeaveOtherTypesAlone(t *testing.T) {
 	})
 }
 
-// TestScriptsAtTheMemoryLimit: nothing new is taken, all that is held can be
-// kept and given back.
+// TestScriptsAtTheMemoryLimit checks that nothing new is taken, and that
+// everything held can be kept and given back.
 func TestScriptsAtTheMemoryLimit(t *testing.T) {
 	server := redistest.Start(t)
 	s := &scripted{T: t, rdb: server.Client(t)}
@@ -691,7 +694,8 @@ func TestScriptsAtTheMemoryLimit(t *testing.T) {
 		"label a=who leased; label c=who leased; label d=who leased; label e=who leased", s.state())
 }
 
-// TestScriptsExpireWithTheLease: what a script leaves ends by itself.
+// TestScriptsExpireWithTheLease checks that whatever a script leaves behind
+// expires.
 func TestScriptsExpireWithTheLease(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		s.acquire([]string{"lock", "label"}, "me:1", 1, 40, 0, "who")

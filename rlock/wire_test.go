@@ -21,7 +21,7 @@ import (
 	"github.com/latchkey-go/latchkey/rlock"
 )
 
-// javaOwner is how a thread of a Java service appears in Redis.
+// javaOwner is a thread of a Java service, as Redis shows it.
 const javaOwner = "7e0f3d5c-1a55-4f1e-9d6a-2f0c6f0b9a11:1"
 
 // newClient returns a client with a connection of its own.
@@ -32,7 +32,7 @@ func newClient(t testing.TB, s *redistest.Server, opts ...latchkey.Option) *latc
 	return c
 }
 
-// untilWaiting waits until a call of c sleeps and hears of releases.
+// untilWaiting waits until a call of c sleeps and can receive wake-ups.
 func untilWaiting(t testing.TB, c *latchkey.Client) {
 	t.Helper()
 	redistest.Until(t, "the waiter to listen", func() bool {
@@ -48,7 +48,7 @@ type rawListener struct {
 	rdb *redis.Client
 }
 
-// listenRaw subscribes to every Redis channel by hand.
+// listenRaw subscribes to all Redis channels without go-redis.
 func listenRaw(t *testing.T, s *redistest.Server) *rawListener {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.Addr)
@@ -61,7 +61,7 @@ func listenRaw(t *testing.T, s *redistest.Server) *rawListener {
 	return l
 }
 
-// expect reads exactly those bytes.
+// expect reads exactly the bytes of want.
 func (l *rawListener) expect(want string) {
 	l.t.Helper()
 	got := make([]byte, len(want))
@@ -84,7 +84,8 @@ func (l *rawListener) silent() {
 	l.expect("*4\r\n$8\r\npmessage\r\n$1\r\n*\r\n$3\r\nend\r\n$3\r\nend\r\n")
 }
 
-// TestWireOfHeldAndReleasedLock: what Redis has, and what Java hears.
+// TestWireOfHeldAndReleasedLock checks what Redis stores and what Java
+// receives.
 func TestWireOfHeldAndReleasedLock(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t)
@@ -140,7 +141,7 @@ func TestWireOfHeldAndReleasedLock(t *testing.T) {
 	require.Equal(t, []string{"redisson_lock_token:{fenced}"}, keys, "what stays behind")
 }
 
-// heldBy is a lock taken under a Hold's Context.
+// A heldBy is a lock that is taken with a Hold's Context.
 type heldBy struct {
 	latchkey.Locker
 	h *latchkey.Hold
@@ -150,7 +151,7 @@ func (l heldBy) Lock(_ context.Context, opts ...latchkey.LockOption) (*latchkey.
 	return l.Locker.Lock(l.h.Context(), opts...)
 }
 
-// TestWireMessage: the bytes of wire §1.5, as a Java waiter gets them.
+// TestWireMessage checks the bytes of wire §1.5 that a Java waiter receives.
 func TestWireMessage(t *testing.T) {
 	s := redistest.Start(t)
 	conn, err := net.Dial("tcp", s.Addr)
@@ -164,7 +165,7 @@ func TestWireMessage(t *testing.T) {
 	l.expect("*3\r\n$7\r\nmessage\r\n$28\r\nredisson_lock__channel:{foo}\r\n$1\r\n0\r\n")
 }
 
-// TestWireRenewal: to 30 s, every 10 s, to the millisecond.
+// TestWireRenewal checks renewals to 30 s, every 10 s, to the millisecond.
 func TestWireRenewal(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		c := latchkey.New(env.Redis)
@@ -190,7 +191,8 @@ func TestWireRenewal(t *testing.T) {
 	})
 }
 
-// TestWireJavaHolderBlocksUs: its hash keeps us out, its message lets us in.
+// TestWireJavaHolderBlocksUs checks that Java's hash keeps Go out and that
+// Java's message lets Go in.
 func TestWireJavaHolderBlocksUs(t *testing.T) {
 	s := redistest.Start(t)
 	java := s.Client(t)
@@ -235,8 +237,8 @@ func TestWireJavaHolderBlocksUs(t *testing.T) {
 	}
 }
 
-// TestWireWeBlockJava: Java's acquire (wire §3.2) meets our hash, and its waiter
-// hears our message.
+// TestWireWeBlockJava checks that Java's acquire (wire §3.2) is refused by Go's
+// hash and that its waiter receives Go's message.
 func TestWireWeBlockJava(t *testing.T) {
 	s := redistest.Start(t)
 	java := s.Client(t)
@@ -275,7 +277,7 @@ func TestWireWeBlockJava(t *testing.T) {
 	require.Equal(t, map[string]string{javaOwner: "2"}, java.HGetAll(t.Context(), "foo").Val())
 }
 
-// TestWireJavaHolderDies: a hash that nobody frees, and no message.
+// TestWireJavaHolderDies has a hash that nobody frees, and no message.
 func TestWireJavaHolderDies(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		c := latchkey.New(env.Redis)
@@ -411,7 +413,8 @@ func TestWireSpinPublishesNothing(t *testing.T) {
 	ear.silent()
 }
 
-// TestWireFreeLockCostsTwoCommands: one to take it, one to give it back.
+// TestWireFreeLockCostsTwoCommands: one command takes the lock, one gives it
+// back.
 func TestWireFreeLockCostsTwoCommands(t *testing.T) {
 	s := redistest.Start(t)
 	for form, opts := range map[string][]rlock.Option{
@@ -434,8 +437,8 @@ func TestWireFreeLockCostsTwoCommands(t *testing.T) {
 	}
 }
 
-// TestWireWaitersCostOneSubscription: and one command for each release, however
-// many wait.
+// TestWireWaitersCostOneSubscription checks that waiters cost one subscription
+// and one command for each release, however many they are.
 func TestWireWaitersCostOneSubscription(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		const waiters = 100

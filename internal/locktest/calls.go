@@ -11,7 +11,8 @@ import (
 	"github.com/latchkey-go/latchkey/lua"
 )
 
-// Must returns a function that returns the hold of a call, which must have got it.
+// Must returns a function that returns the hold of a successful acquire and
+// fails the test otherwise.
 func Must(t testing.TB) func(*latchkey.Hold, error) *latchkey.Hold {
 	return func(h *latchkey.Hold, err error) *latchkey.Hold {
 		t.Helper()
@@ -28,20 +29,21 @@ func MustLock(t testing.TB, l latchkey.Locker, opts ...latchkey.LockOption) *lat
 	return h
 }
 
-// MustUnlock gives h back, which must have been held until now.
+// MustUnlock unlocks h, which must still be held.
 func MustUnlock(t testing.TB, h *latchkey.Hold) {
 	t.Helper()
 	require.NoError(t, h.Unlock(t.Context()))
 }
 
-// An Outcome is how an acquire on a goroutine of its own ended, and when.
+// An Outcome is the result of an acquire on a goroutine of its own, and its
+// time.
 type Outcome struct {
 	Hold *latchkey.Hold
 	Err  error
 	At   time.Time
 }
 
-// Unpack returns what the acquire returned.
+// Unpack returns the results of the acquire.
 func (o Outcome) Unpack() (*latchkey.Hold, error) { return o.Hold, o.Err }
 
 // Later runs an acquire on a goroutine of its own.
@@ -54,7 +56,7 @@ func Later(acquire func() (*latchkey.Hold, error)) <-chan Outcome {
 	return ch
 }
 
-// Within returns what must come within d.
+// Within returns the value of ch, which must come within d.
 func Within[T any](t testing.TB, ch <-chan T, d time.Duration) T {
 	t.Helper()
 	timer := time.NewTimer(d)
@@ -68,7 +70,7 @@ func Within[T any](t testing.TB, ch <-chan T, d time.Duration) T {
 	}
 }
 
-// Runs says whether a command with these arguments is a run of script.
+// Runs reports whether a command with these arguments runs script.
 func Runs(args []string, script *lua.Script) bool {
 	switch strings.ToLower(args[0]) {
 	case "evalsha":

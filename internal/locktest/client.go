@@ -11,7 +11,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
-// What the tests of all primitives need, of locks or not.
+// Helpers for the tests of all primitives, locks or not.
 
 // NewClient returns a client on a connection, closed at the end of the test.
 func NewClient(t testing.TB, rdb redis.UniversalClient, opts ...latchkey.Option) *latchkey.Client {
@@ -27,7 +27,7 @@ func InFakeTime(t *testing.T, f func(t *testing.T, env *redistest.Env, c *latchk
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) { f(t, env, NewClient(t, env.Redis)) })
 }
 
-// Receive takes what must come.
+// Receive returns the next value of ch, which must come.
 func Receive[T any](t testing.TB, what string, ch <-chan T) T {
 	t.Helper()
 	select {

@@ -28,7 +28,7 @@ func sharedValue(e *env) {
 	rounds := redistest.Many(10, 3)
 	l := e.lock()
 	var wg sync.WaitGroup
-	inside := 0 // plain: the race detector watches it too
+	inside := 0 // not atomic: the race detector watches it too
 	for range workers {
 		wg.Go(func() {
 			for range rounds {
@@ -50,10 +50,10 @@ func sharedValue(e *env) {
 	e.locked(l, false)
 }
 
-// pass lets others run.
+// pass lets other goroutines run.
 func (e *env) pass(d time.Duration) {
 	if e.bubble != nil {
-		time.Sleep(d) // of fake time: until all others are blocked
+		time.Sleep(d) // fake time: until all other goroutines are blocked
 		return
 	}
 	runtime.Gosched()
@@ -131,8 +131,8 @@ func wakesOther(e *env) {
 	}
 }
 
-// passesHint cancels the head of the line in the moment of the release, when
-// the hint may be in its hands already. The next one must not sleep on.
+// passesHint cancels the head of the line at the moment of the release, when it
+// may have received the hint already. The next waiter must still wake up.
 func passesHint(e *env) {
 	a, c := e.lock(), e.client()
 	b := e.kind.new(c, e.name)
@@ -157,7 +157,8 @@ func passesHint(e *env) {
 		e.unlock(h)
 		wg.Wait()
 		if out := receive(e, "the head's answer", head); out.Err == nil {
-			// It was faster; then the next one's turn comes with its Unlock.
+			// The head got the lock; then the next waiter's turn comes with its
+			// Unlock.
 			released = time.Now()
 			require.NoError(e, out.Hold.Unlock(e.ctx), "Unlock")
 		} else {

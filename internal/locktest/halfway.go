@@ -12,20 +12,21 @@ import (
 	"github.com/latchkey-go/latchkey/lua"
 )
 
-// A HalfWay is a script that a server may stop.
+// A HalfWay is a script that the server may stop in the middle.
 type HalfWay struct {
 	Script *lua.Script
 	Keys   []string
-	Begin  [][]any                  // commands that make what it finds
-	Args   func(server int64) []any // its ARGV, at that time of the server, ms
-	Look   string                   // Lua that tells what there is, of the same KEYS and of ARGV[1], the server's time
+	Begin  [][]any                  // commands that set up the state before it
+	Args   func(server int64) []any // its ARGV, given the server's time in ms
+	Look   string                   // Lua that describes the state; it gets the same KEYS, and the server's time as ARGV[1]
 }
 
 var called = regexp.MustCompile(`call\('([A-Z]+)'`)
 
-// NeverHalfWay takes the right to each command away from each script in turn, and then the memory.
-// Wherever it stops, it has done all or nothing, and when it is sent again with
-// the right given back, all is done once.
+// NeverHalfWay takes away the right to each command of each script in turn, and
+// then the memory. Wherever the script stops, it must have done all or nothing.
+// When it is sent again with the right given back, it must complete the work
+// once.
 func NeverHalfWay(t *testing.T, all ...HalfWay) {
 	s := redistest.Start(t)
 	rdb := s.Client(t, func(o *redis.Options) { o.MaxRetries = -1 })

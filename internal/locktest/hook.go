@@ -6,8 +6,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// AfterScripts calls f with what each script has answered that is sent through rdb
-// from here on, before whoever sent it has the answer. A pipeline's are not shown.
+// AfterScripts calls f with the reply of each script that is sent through rdb
+// from now on, before the sender receives it. It does not see the replies of
+// pipelines.
 func AfterScripts(rdb redis.UniversalClient, f func(answer any)) { rdb.AddHook(afterScripts(f)) }
 
 type afterScripts func(answer any)

@@ -10,7 +10,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
-// leaseRules are about time, and run in fake time alone.
+// leaseRules are the rules about time. They run only in fake time.
 var leaseRules = []rule{
 	{name: "the watchdog keeps a hold for long", test: keeps},
 	{name: "a fixed lease is lost before others get in", test: fixedLease, alone: true},
@@ -40,7 +40,7 @@ var leaseRules = []rule{
 	{name: "options that contradict each other are refused", test: contradictions},
 }
 
-// window is for how long a lease is believed in.
+// window returns how long a lease is trusted.
 func window(lease time.Duration) time.Duration { return lease - lease/100 - 2*time.Millisecond }
 
 func (e *env) sleepFor(d time.Duration) { e.bubble.Advance(d) }
@@ -105,9 +105,10 @@ func afterLoss(e *env) {
 	e.unlock(e.must(l.Lock(ctx)))
 }
 
-// Redis may have it for longer than the holder believes: by as much as windows are
-// shorter than leases, here; for longer after a renewal that was carried out when the
-// holder had given up, or on a server whose clock was set back.
+// lateUnlock checks the Unlock of a lost hold that Redis still has. Redis may
+// have a hold for longer than the holder trusts it: here, by the margin of the
+// window; for longer if a renewal was executed after the holder had given up,
+// or if the server's clock was set back.
 func lateUnlock(e *env) {
 	l := e.lock()
 	h := e.must(l.Lock(e.ctx, latchkey.Lease(10*time.Second)))
@@ -129,7 +130,7 @@ func lateUnlockByHolder(e *env) {
 	again := e.must(l.Lock(ctx))
 	e.isLost(lost.Unlock(e.ctx))
 	require.NoError(e, again.Context().Err())
-	e.locked(l, true) // what the holder has been granted since is not taken
+	e.locked(l, true) // a later grant of the same holder is not taken away
 	e.unlock(again)
 }
 
@@ -425,7 +426,8 @@ func doLeaseOver(e *env) {
 	e.isLost(err)
 }
 
-// deadHolder partitions the holder off for good: nothing tells the waiter.
+// deadHolder partitions the holder off for good, so nothing notifies the
+// waiter.
 func deadHolder(e *env) {
 	rdb := e.bubble.Client()
 	dead := latchkey.New(rdb, latchkey.WithUnlockTimeout(time.Second))
@@ -466,7 +468,7 @@ func holdAtLeastBriefly(e *env) {
 	start := time.Now()
 	h := e.must(l.Lock(e.ctx, latchkey.HoldAtLeast(3*time.Second)))
 	e.sleepFor(500 * time.Millisecond)
-	got := e.lockLater(e.ctx, e.kind.new(c, e.name)) // it is told of a lease that is longer
+	got := e.lockLater(e.ctx, e.kind.new(c, e.name)) // its refusal reports a longer lease
 	e.sleepFor(500 * time.Millisecond)
 	e.unlock(h)
 	out := receive(e, "the lock", got)

@@ -1,5 +1,5 @@
-// Package locktest is the conformance suite of the locks: the rules that every
-// kind of lock keeps, each as a small test against the public surface.
+// Package locktest is the conformance suite of the locks: rules for every kind
+// of lock, each as a small test against the public API.
 //
 // Only _test.go files import it.
 package locktest
@@ -19,7 +19,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
-// Lock is what the suite asks of a lock.
+// Lock is the set of methods that the suite needs.
 type Lock interface {
 	latchkey.Locker
 	Unlock(ctx context.Context) error
@@ -33,10 +33,10 @@ type Lock interface {
 	TTL(ctx context.Context) (time.Duration, error)
 }
 
-// A Factory makes the lock of that name on a client.
+// A Factory returns the lock with the given name on a client.
 type Factory func(c *latchkey.Client, name string) Lock
 
-// A Trait is by what a kind of lock differs from a plain reentrant lock.
+// A Trait is a difference from a plain reentrant lock.
 type Trait func(*kind)
 
 type kind struct {
@@ -44,30 +44,30 @@ type kind struct {
 	nonReentrant bool
 	shared       bool
 	composed     bool
-	sleep        time.Duration // longest sleep between polls; 0 where hints wake
+	sleep        time.Duration // longest sleep between polls; 0 if hints wake waiters
 	client       []latchkey.Option
-	prefix       string // of every name
+	prefix       string // prefix of every name
 }
 
 // NonReentrant is the trait of locks that refuse their present holder.
 func NonReentrant() Trait { return func(k *kind) { k.nonReentrant = true } }
 
-// Polls is the trait of locks whose waiters hear nothing of a release, and ask
-// again after d at the latest.
+// Polls is the trait of locks whose waiters receive no wake-ups, and ask again
+// after at most d.
 func Polls(d time.Duration) Trait { return func(k *kind) { k.sleep = d } }
 
-// Named is no trait of a lock: its name begins with prefix, as the rights of the
-// user demand.
+// Named is not a trait of a lock: it makes names begin with prefix, as the
+// rights of the user require.
 func Named(prefix string) Trait { return func(k *kind) { k.prefix = prefix } }
 
 // Shared is the trait of locks that several holders may have at once.
 func Shared() Trait { return func(k *kind) { k.shared = true } }
 
-// Composed is the trait of locks that are made of others: a hold that was lost is not
-// there any more for its holder, who has none of it in the hand.
+// Composed is the trait of locks that consist of other locks: after a loss, an
+// Unlock by the holder finds no hold.
 func Composed() Trait { return func(k *kind) { k.composed = true } }
 
-// Client is the trait of clients that are made with these options.
+// Client is the trait of locks whose clients have these options.
 func Client(opts ...latchkey.Option) Trait { return func(k *kind) { k.client = opts } }
 
 // A rule is one test of the suite.
@@ -75,13 +75,13 @@ type rule struct {
 	name string
 	test func(*env)
 	skip func(kind) bool // nil: holds for every kind
-	// alone: somebody else's hold of the same lock is what the test waits for.
+	// alone is set if the test waits for another holder of the same lock.
 	alone bool
 }
 
-// Run runs the suite on the locks that factory makes: on an in-memory server in
-// fake time, where durations are exact, and, but for the rules about time, on a
-// real server as well.
+// Run runs the suite on the locks that factory returns: on an in-memory server
+// in fake time, where durations are exact, and, except for the rules about
+// time, on a real server too.
 func Run(t *testing.T, factory Factory, traits ...Trait) {
 	k := newKind(factory, traits)
 	t.Run("FakeTime", func(t *testing.T) {
@@ -99,14 +99,14 @@ func Run(t *testing.T, factory Factory, traits ...Trait) {
 	})
 }
 
-// RunOn runs the suite, but for the rules about time, on real servers, to which
+// RunOn runs the suite, except for the rules about time, on real servers.
 // connect returns a new connection each time.
 func RunOn(t *testing.T, connect func(testing.TB) redis.UniversalClient, factory Factory, traits ...Trait) {
 	k := newKind(factory, traits)
 	for i, r := range always() {
 		run(t, k, r, func(t *testing.T) {
-			name := k.prefix + "lock " + string(rune('a'+i%26)) + r.name // a key of its own
-			ctx, cancel := context.WithTimeout(t.Context(), 3*patience)  // better than to hang
+			name := k.prefix + "lock " + string(rune('a'+i%26)) + r.name // a key for this rule only
+			ctx, cancel := context.WithTimeout(t.Context(), 3*patience)  // fails instead of hanging
 			defer cancel()
 			r.test(&env{T: t, kind: k, ctx: ctx, connect: connect, name: name})
 		})
@@ -138,10 +138,11 @@ func nonReentrantOnly(k kind) bool { return !k.nonReentrant }
 func hintedOnly(k kind) bool       { return k.sleep > 0 }
 func composedOnly(k kind) bool     { return k.composed }
 
-// patience is for what must happen on a real server, but not when.
+// patience is how long to wait on a real server for something that must happen
+// at some time.
 const patience = 10 * time.Second
 
-// env is what a rule works with: one of two servers.
+// env is the environment of a rule, on either server.
 type env struct {
 	*testing.T
 	kind
@@ -175,7 +176,8 @@ func (e *env) lock(opts ...latchkey.Option) Lock {
 	return e.kind.new(e.client(opts...), e.name)
 }
 
-// until waits until cond holds: in fake time it must when all is at rest.
+// until waits until cond holds. In fake time cond must hold as soon as
+// everything is idle.
 func (e *env) until(what string, cond func() bool) {
 	e.Helper()
 	if e.bubble == nil {
@@ -186,7 +188,7 @@ func (e *env) until(what string, cond func() bool) {
 	require.True(e, cond(), "%s: not so, and nothing moves", what)
 }
 
-// waiting waits until n calls of c wait and c can hear of a release.
+// waiting waits until n calls of c wait and c can receive a wake-up.
 func (e *env) waiting(c *latchkey.Client, n int) {
 	e.Helper()
 	e.until("the waiters to wait", func() bool {
@@ -195,7 +197,7 @@ func (e *env) waiting(c *latchkey.Client, n int) {
 	})
 }
 
-// locked checks what IsLocked says.
+// locked checks the result of IsLocked.
 func (e *env) locked(l Lock, want bool) {
 	e.Helper()
 	got, err := l.IsLocked(e.ctx)
@@ -231,14 +233,15 @@ func (e *env) unlock(h *latchkey.Hold) {
 	require.NoError(e, h.Unlock(e.ctx), "Unlock")
 }
 
-// refused checks that an acquire has failed, with an error that is want.
+// refused checks that an acquire has failed with the error want.
 func (e *env) refused(h *latchkey.Hold, err error, want error) {
 	e.Helper()
 	require.ErrorIs(e, err, want)
 	require.Nil(e, h, "the Hold of a failed acquire")
 }
 
-// isLost checks that err says that the hold was lost, both ways.
+// isLost checks that err says that the hold was lost: ErrLeaseLost and
+// ErrNotHeld.
 func (e *env) isLost(err error) {
 	e.Helper()
 	require.ErrorIs(e, err, latchkey.ErrNotHeld)
@@ -260,7 +263,7 @@ func (e *env) lockLater(ctx context.Context, l Lock, opts ...latchkey.LockOption
 	return Later(func() (*latchkey.Hold, error) { return l.Lock(ctx, opts...) })
 }
 
-// receive takes what must come.
+// receive returns the next value of ch, which must come.
 func receive[T any](e *env, what string, ch <-chan T) T {
 	e.Helper()
 	limit := patience
@@ -279,7 +282,7 @@ func receive[T any](e *env, what string, ch <-chan T) T {
 	}
 }
 
-// ends checks that ch is closed, or will be, without another value.
+// ends checks that ch is or will be closed without another value.
 func ends[T any](e *env, what string, ch <-chan T) {
 	e.Helper()
 	timer := time.NewTimer(patience)
@@ -292,13 +295,13 @@ func ends[T any](e *env, what string, ch <-chan T) {
 	}
 }
 
-// prompt checks that something happened soon after a release: at that very
-// moment in fake time.
+// prompt checks that something happened soon after a release; in fake time, at
+// the same moment.
 func (e *env) prompt(since, at time.Time) {
 	e.Helper()
 	limit := e.sleep
 	if e.bubble == nil {
-		limit += 500 * time.Millisecond // a busy machine; a lost hint costs seconds
+		limit += 500 * time.Millisecond // a busy machine; a lost hint would cost seconds
 	}
 	require.LessOrEqual(e, at.Sub(since), limit, "time from the release to the next grant")
 }
@@ -310,7 +313,8 @@ func (e *env) exactly(want, got time.Duration, what string) {
 		require.Equal(e, want, got, what)
 		return
 	}
-	// A last request that cannot be answered in time ends a wait a little early.
+	// A wait ends a little early if a last request could not be answered in
+	// time.
 	require.Greater(e, got, want-20*time.Millisecond, what)
 	require.Less(e, got, want+2*time.Second, what)
 }

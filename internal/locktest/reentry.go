@@ -155,7 +155,7 @@ func endedContext(e *env) {
 	e.refused(got, err, context.Canceled)
 	require.ErrorIs(e, l.Unlock(ctx), latchkey.ErrNotHeld, "Unlock")
 	e.count(context.WithoutCancel(ctx), l, 0)
-	// What it carries is nobody any more, so it is a fresh holder.
+	// The hold of the context has ended, so the acquire gets a fresh holder.
 	h = e.must(l.Lock(context.WithoutCancel(ctx)))
 	got, err = l.TryLock(context.WithoutCancel(ctx))
 	e.refused(got, err, latchkey.ErrNotAcquired)
@@ -190,7 +190,8 @@ func holders(e *env) {
 	e.unlock(b)
 }
 
-// overtakes: were it to queue, holder and waiter would wait for each other.
+// overtakes checks that a re-entry does not queue; otherwise holder and waiter
+// would wait for each other.
 func overtakes(e *env) {
 	c := e.client()
 	l := e.kind.new(c, e.name)

@@ -70,7 +70,7 @@ func unlockTwiceNested(e *env) {
 	e.unlock(inner)
 	require.ErrorIs(e, inner.Unlock(e.ctx), latchkey.ErrNotHeld)
 	e.count(outer.Context(), l, 1)
-	// The outer one may go first, too.
+	// The outer hold may be released first, too.
 	inner = e.must(l.Lock(outer.Context()))
 	e.unlock(outer)
 	require.ErrorIs(e, outer.Unlock(e.ctx), latchkey.ErrNotHeld)

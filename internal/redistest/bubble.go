@@ -19,14 +19,14 @@ import (
 )
 
 // Env is an in-memory Redis with its clients, inside a bubble of fake time.
-// Between each client and the server is a [Proxy], so all its faults can be
-// had at exact moments.
+// Each client reaches the server through a [Proxy], which can inject faults at
+// exact moments.
 type Env struct {
 	Redis *redis.Client        // the first client
 	Mini  *miniredis.Miniredis // the server, whose clock is the bubble's
 
 	t        *testing.T
-	addr     string // never dialed; tells servers apart
+	addr     string // never dialed; distinguishes servers
 	mu       sync.Mutex
 	muted    bool // no network for new clients
 	links    map[*redis.Client]*Proxy
@@ -34,23 +34,25 @@ type Env struct {
 	watching sync.Mutex // held during a call of watch
 }
 
-// lifetime is how much fake time a bubble has: who waits there for what never comes asks
-// again for ever.
+// lifetime is how much fake time a bubble may take. Without a limit, a waiter
+// of something that never comes would ask again for ever.
 const lifetime = 1000 * time.Hour
 
-// serversOnly says whether only what asks a real server is to run,
-// LATCHKEY_TESTS=servers: what is true of the in-memory one does not change with it.
+// serversOnly reports whether only tests on real servers are to run
+// (LATCHKEY_TESTS=servers). Results on the in-memory server do not depend on
+// the real one.
 func serversOnly() bool { return os.Getenv("LATCHKEY_TESTS") == "servers" }
 
-// Bubble runs f in a synctest bubble, with a Redis in it. Time there is fake:
-// it moves on as soon as all goroutines are waiting, TTLs and TIME with it, so
-// that hours pass in milliseconds and durations can be compared with ==. When
-// f and its cleanups have returned, clients and server are closed; a goroutine
-// that is still around then fails the test.
+// Bubble runs f in a synctest bubble with a Redis in it. Time in the bubble is
+// fake, including TTLs and TIME: it advances as soon as all goroutines are
+// waiting. Hours pass in milliseconds, and durations can be compared with ==.
+// After f and its cleanups have returned, clients and server are closed. A
+// goroutine that still runs then fails the test.
 //
 // As in any bubble, f must not call t.Run or t.Parallel, nor use sockets or
 // goroutines from outside. The server is miniredis: it has no sharded pub/sub,
-// and what is proven there about a script must be proven again on the real one.
+// and what a test proves about a script there must be proved again on a real
+// server.
 func Bubble(t *testing.T, f func(t *testing.T, env *Env)) {
 	t.Helper()
 	switch {
@@ -65,8 +67,8 @@ func Bubble(t *testing.T, f func(t *testing.T, env *Env)) {
 		defer end.Stop()
 		defer func() {
 			if t.Failed() && !through {
-				// Who waits for what the test would have done waits for ever, and
-				// fake time goes on as long.
+				// A goroutine that waits for something the test would have done
+				// waits for ever, and fake time runs on as long.
 				panic("redistest: the test has failed, and its bubble may not end")
 			}
 		}()
@@ -77,8 +79,7 @@ func Bubble(t *testing.T, f func(t *testing.T, env *Env)) {
 
 func newEnv(t *testing.T, port int) *Env {
 	t.Helper()
-	// A name instead of an IP address would be looked up, by goroutines outside
-	// the bubble.
+	// A host name would be looked up by goroutines outside the bubble.
 	e := &Env{t: t, addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Mini: miniredis.NewMiniRedis(), links: map[*redis.Client]*Proxy{}}
 	e.Mini.ClockTTL(true)
 	t.Cleanup(func() { // after the cleanups of the test
@@ -92,8 +93,7 @@ func newEnv(t *testing.T, port int) *Env {
 	return e
 }
 
-// Fleet returns n servers in the bubble that know nothing of each other, of which
-// e is the first.
+// Fleet returns n independent servers in the bubble. The first is e.
 func (e *Env) Fleet(n int) []*Env {
 	e.t.Helper()
 	fleet := []*Env{e}
@@ -104,8 +104,9 @@ func (e *Env) Fleet(n int) []*Env {
 }
 
 // Client returns another client of the same server, over connections of its
-// own. It has go-redis's default options but for the size of its pool, changed by opts,
-// and is closed at the end of the bubble; closing it earlier does no harm.
+// own. It has go-redis's default options except for the size of its pool; opts
+// change them. It is closed at the end of the bubble. Closing it earlier does
+// no harm.
 func (e *Env) Client(opts ...func(*redis.Options)) *redis.Client {
 	p := newProxy(func() (net.Conn, error) { return e.Mini.Dial() })
 	p.watch = func(args []string) {
@@ -117,14 +118,15 @@ func (e *Env) Client(opts ...func(*redis.Options)) *redis.Client {
 	}
 	o := &redis.Options{
 		Addr: e.addr,
-		// Whoever waits for a connection does so by a timer that go-redis keeps, and a timer
-		// of one bubble breaks the next.
+		// A caller that waits for a connection uses a timer that go-redis
+		// keeps, and a timer of one bubble breaks the next. The pool is large
+		// enough that no caller waits.
 		PoolSize: 10_000,
 		// Of that many connections go-redis makes a queue of megabytes for each client.
 		MaintNotificationsConfig: &maintnotifications.Config{HandoffQueueSize: 1},
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			if err := ctx.Err(); err != nil {
-				return nil, err // as a real one
+				return nil, err // as a real dial does
 			}
 			client, server := net.Pipe()
 			p.serve(server)
@@ -162,13 +164,13 @@ func (e *Env) Links() []*Proxy {
 	return slices.Collect(maps.Values(e.links))
 }
 
-// Partition cuts the given clients off from the server, or all of them, future
-// ones included, if none is given. They see silence, never an error: what is
-// sent is discarded, in both directions, and no connection ends.
+// Partition cuts the given clients off from the server, or, if none is given,
+// all clients, including future ones. They see silence, never an error:
+// everything sent in either direction is discarded, and no connection ends.
 func (e *Env) Partition(clients ...*redis.Client) { e.setMuted(true, clients) }
 
 // Heal ends the partition for the given clients, or for all. Connections that
-// were not given up meanwhile work again; what was discarded never comes.
+// were not given up meanwhile work again. What was discarded never arrives.
 func (e *Env) Heal(clients ...*redis.Client) { e.setMuted(false, clients) }
 
 func (e *Env) setMuted(on bool, clients []*redis.Client) {
@@ -186,10 +188,10 @@ func (e *Env) setMuted(on bool, clients []*redis.Client) {
 	}
 }
 
-// OnCommand sets a function that sees each command any client of the bubble
-// sends, before the server does, except for those lost in a partition; nil
-// ends that. Calls are never concurrent, and f must not block. To decide what happens to a command, use [Env.Link] and
-// [Proxy.OnCommand].
+// OnCommand sets a function that sees each command that a client of the bubble
+// sends, before the server does, except those lost in a partition. nil removes
+// the function. Calls are never concurrent, and f must not block. [Env.Link]
+// and [Proxy.OnCommand] can decide what happens to a command.
 func (e *Env) OnCommand(f func(args []string)) {
 	if f == nil {
 		e.watch.Store(nil)
@@ -198,10 +200,9 @@ func (e *Env) OnCommand(f func(args []string)) {
 	e.watch.Store(&f)
 }
 
-// Commands returns how many commands called name (case does not matter) all
-// clients together have sent. With "" it is the number of all commands except
-// connection set-up. A pipeline counts with each of its commands, and nothing
-// is counted of what scripts call.
+// Commands returns how many commands called name, in any case, all clients
+// together have sent. With "" it counts all commands except connection set-up.
+// Each command of a pipeline counts. Commands that scripts call do not count.
 func (e *Env) Commands(name string) int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -212,8 +213,8 @@ func (e *Env) Commands(name string) int64 {
 	return n
 }
 
-// Advance lets d pass, and then waits until every other goroutine in the
-// bubble is blocked. So what was due at that very moment has happened too.
+// Advance lets d pass and then waits until every other goroutine in the bubble
+// is blocked, so that everything due at that moment has happened.
 func (e *Env) Advance(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

@@ -15,8 +15,9 @@ const slots = 16384
 
 // Cluster is a Redis Cluster.
 type Cluster struct {
-	// Nodes are the masters in the order of their slots, which are spread evenly,
-	// and after them, where there are any, one replica for each, in the same order.
+	// Nodes are the masters in the order of their slots, which are spread
+	// evenly, followed by one replica for each, if there are any, in the same
+	// order.
 	Nodes []*Server
 	ids   []string
 }
@@ -34,10 +35,11 @@ func StartCluster(t testing.TB, masters int, args ...string) *Cluster {
 		s := Start(t, args...)
 		c.Nodes = append(c.Nodes, s)
 		c.ids = append(c.ids, s.Do(t, "CLUSTER", "MYID")[0])
-		// A distinct epoch each, or they would have to sort that out first.
+		// A distinct epoch for each; otherwise the nodes would first have to
+		// resolve the conflict.
 		s.Do(t, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
 		first, last := slots*i/masters, slots*(i+1)/masters-1
-		add := []string{"CLUSTER", "ADDSLOTS"} // ADDSLOTSRANGE is of Redis 7
+		add := []string{"CLUSTER", "ADDSLOTS"} // ADDSLOTSRANGE needs Redis 7
 		for slot := first; slot <= last; slot++ {
 			add = append(add, strconv.Itoa(slot))
 		}
@@ -66,10 +68,10 @@ func (c *Cluster) Client(t testing.TB, opts ...func(*redis.ClusterOptions)) *red
 	return client
 }
 
-// WaitOK waits until all nodes say that the cluster is up, and agree on who
-// serves which slots, and on the epochs by which they decide that: a node that
-// got one more slot before it knew the newest epoch would take one that is too
-// low, and some nodes would stay with the old owner for good.
+// WaitOK waits until all nodes report that the cluster is up and agree on the
+// owners of all slots and on the epochs that decide about them. A node that got
+// another slot before it knew the newest epoch would take a lower epoch, and
+// some nodes would keep the old owner for good.
 func (c *Cluster) WaitOK(t testing.TB) {
 	t.Helper()
 	var views []string
@@ -85,8 +87,8 @@ func (c *Cluster) WaitOK(t testing.TB) {
 	t.Fatalf("redistest: the cluster is not up after 20s; the nodes' views:\n%s", strings.Join(views, "\n"))
 }
 
-// view returns which epoch and slots each node has, as seen by s; "" if the
-// cluster is not up as far as s knows.
+// view returns the epoch and slots of each node as seen by s, or "" if s does
+// not see the cluster up.
 func (c *Cluster) view(s *Server) string {
 	info, err := s.do("CLUSTER", "INFO")
 	if err != nil || infoField(info[0], "cluster_state") != "ok" ||
@@ -105,7 +107,7 @@ func (c *Cluster) view(s *Server) string {
 			return ""
 		}
 		open := slices.IndexFunc(f[8:], func(s string) bool { return s[0] == '[' })
-		if open >= 0 { // a slot under way is known to its two nodes only
+		if open >= 0 { // only the two nodes of a slot that is being moved know of it
 			f = f[:8+open]
 		}
 		view = append(view, f[0]+" epoch "+f[6]+" "+strings.Join(f[8:], " "))
@@ -159,9 +161,9 @@ func (c *Cluster) owner(slot int) int {
 	return -1
 }
 
-// OpenSlot begins to move a slot between two nodes, indexes in Nodes, and
-// leaves it at that: the keys are where they were, and for those it does not
-// have the old node answers ASK (for some of several, TRYAGAIN).
+// OpenSlot begins to move a slot between two nodes, given as indexes in Nodes,
+// and moves no key. The old node replies with ASK for keys that it does not
+// have (with TRYAGAIN if it has some of several).
 func (c *Cluster) OpenSlot(t testing.TB, slot, from, to int) {
 	t.Helper()
 	n := strconv.Itoa(slot)
@@ -169,9 +171,9 @@ func (c *Cluster) OpenSlot(t testing.TB, slot, from, to int) {
 	c.Nodes[from].Do(t, "CLUSTER", "SETSLOT", n, "MIGRATING", c.ids[to])
 }
 
-// MoveSlot moves a slot with its keys between two nodes, indexes in Nodes, and
-// waits until all nodes know. The slot may have been opened by
-// [Cluster.OpenSlot].
+// MoveSlot moves a slot with its keys between two nodes, given as indexes in
+// Nodes, and waits until all nodes know. [Cluster.OpenSlot] may have opened the
+// slot before.
 func (c *Cluster) MoveSlot(t testing.TB, slot, from, to int) {
 	t.Helper()
 	c.OpenSlot(t, slot, from, to)
@@ -190,7 +192,7 @@ func (c *Cluster) MoveSlot(t testing.TB, slot, from, to int) {
 			continue
 		}
 		_, err := s.do("CLUSTER", "SETSLOT", n, "NODE", c.ids[to])
-		if err != nil && !strings.Contains(err.Error(), "only with masters") { // replicas are told by theirs
+		if err != nil && !strings.Contains(err.Error(), "only with masters") { // replicas learn it from their masters
 			t.Fatalf("redistest: %v", err)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// NoDeadlines has a client use connections that know no deadlines, such as those through
-// an SSH tunnel, with the options that go-redis needs for them.
+// NoDeadlines makes a client use connections without deadlines, such as those
+// through an SSH tunnel, with the options that go-redis needs for them.
 func NoDeadlines(o *redis.Options) {
 	o.ReadTimeout, o.WriteTimeout = -2, -2
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {

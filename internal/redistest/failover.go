@@ -56,15 +56,15 @@ func (c *Cluster) Failover(t testing.TB, slot int) (old, promoted int) {
 	return old, promoted
 }
 
-// Switch makes the replica of the master that serves a slot take over, in an
+// Switch makes the replica of the master that serves a slot take over in an
 // orderly way: nothing that was acknowledged is lost. It returns the index in
 // Nodes of both.
 func (c *Cluster) Switch(t testing.TB, slot int) (old, promoted int) {
 	t.Helper()
 	old = c.Owner(t, slot)
 	promoted = (old + len(c.Nodes)/2) % len(c.Nodes)
-	// Masters do not vote twice within two node timeouts, so a first try just
-	// behind another failover may come to nothing; it is given up after 5 s.
+	// Masters do not vote twice within two node timeouts, so a first attempt
+	// soon after another failover may fail. It is given up after 5 s.
 	for tries := 0; c.Owner(t, slot) != promoted; tries++ {
 		if tries == 4 {
 			t.Fatalf("redistest: the replica did not take over; its log ends\n%s", tail(c.Nodes[promoted].Log()))
@@ -77,8 +77,8 @@ func (c *Cluster) Switch(t testing.TB, slot int) (old, promoted int) {
 	return old, promoted
 }
 
-// Rejoin starts a node again that Failover has killed, and waits until it is the
-// replica of the one that was promoted.
+// Rejoin restarts a node that Failover has killed and waits until it is a
+// replica of the promoted one.
 func (c *Cluster) Rejoin(t testing.TB, node int) {
 	t.Helper()
 	c.Nodes[node].Restart(t)

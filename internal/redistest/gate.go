@@ -5,14 +5,15 @@ import (
 	"time"
 )
 
-// order is what to do about one command.
+// order is what to do with one command.
 type order struct {
 	act     Act
 	release <-chan struct{}
-	limit   time.Duration // zero for none
+	limit   time.Duration // zero for no limit
 }
 
-// wait returns when the order's time has come, false if done came first.
+// wait returns true when the order's time has come, or false if done is closed
+// first.
 func (o order) wait(done <-chan struct{}) bool {
 	var limit <-chan time.Time
 	if o.limit > 0 {
@@ -28,7 +29,7 @@ func (o order) wait(done <-chan struct{}) bool {
 	}
 }
 
-// gate is a door that is open at first.
+// gate is a barrier that is open at first.
 type gate struct {
 	mu     sync.Mutex
 	opened chan struct{} // nil when open
@@ -52,7 +53,7 @@ func (g *gate) shut() bool {
 	return g.opened != nil
 }
 
-// wait returns when the gate is open, false if done came first.
+// wait returns true when the gate is open, or false if done is closed first.
 func (g *gate) wait(done <-chan struct{}) bool {
 	g.mu.Lock()
 	opened := g.opened

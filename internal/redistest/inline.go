@@ -5,13 +5,14 @@ import (
 	"testing"
 )
 
-// Inline says whether clients of real servers are made with ContextTimeoutEnabled, LATCHKEY_INLINE=1:
-// the library then sends a command on its caller's goroutine, and else mostly on one
-// of the command's own. Tests run both ways.
+// Inline reports whether clients of real servers have ContextTimeoutEnabled
+// (LATCHKEY_INLINE=1). The library then sends a command on its caller's
+// goroutine; otherwise it mostly uses a goroutine for each command. Tests run
+// both ways.
 func Inline() bool { return os.Getenv("LATCHKEY_INLINE") != "" }
 
-// HoldsCommands says that a test keeps a command from its answer for longer than one
-// may take that is sent inline.
+// HoldsCommands declares that a test delays a reply for longer than an inline
+// command may take.
 func HoldsCommands(t testing.TB) {
 	t.Helper()
 	if Inline() {

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// link is one connection through a [Proxy]. Three goroutines work on it:
-// commands reads from the client, replies from the server, and deliver writes
-// to the client, so that a reply can be late while others arrive behind it.
+// link is one connection through a [Proxy]. It has three goroutines: commands
+// reads from the client, replies reads from the server, and deliver writes to
+// the client. So a reply can be delayed while others arrive after it.
 type link struct {
 	p    *Proxy
 	c    net.Conn // client
@@ -26,7 +26,7 @@ type link struct {
 	confirm [2]int             // channels and patterns, shard channels, as confirmed
 }
 
-// pending is what a command still has to be answered with.
+// pending is the expected reply to a command.
 type pending struct {
 	order
 	kind   string // of the confirmations awaited; "" for an ordinary reply
@@ -35,7 +35,7 @@ type pending struct {
 	begun  bool   // a confirmation has arrived
 }
 
-// delivery is something for the client.
+// delivery is data for the client.
 type delivery struct {
 	order
 	raw []byte
@@ -74,7 +74,7 @@ func (l *link) run() {
 // commands forwards what the client sends.
 func (l *link) commands() {
 	p := l.p
-	defer func() { // the server must not see the end through a black hole
+	defer func() { // a black hole hides the end of the connection from the server
 		if p.stall.wait(p.done) && p.mute.wait(p.done) {
 			endWrites(l.u)
 		}
@@ -116,12 +116,13 @@ func (l *link) commands() {
 		}
 		l.expect(args, o, false)
 		if _, err := l.u.Write(raw); err != nil {
-			return // replies notices as well
+			return // replies notices it too
 		}
 	}
 }
 
-// replies reads what the server sends and finds out which command it answers.
+// replies reads from the server and determines which command each reply
+// answers.
 func (l *link) replies() {
 	defer close(l.out)
 	r := bufio.NewReader(l.u)
@@ -142,7 +143,7 @@ func (l *link) replies() {
 	}
 }
 
-// deliver hands the client what it is meant to get.
+// deliver writes to the client what it is to receive.
 func (l *link) deliver() {
 	p := l.p
 	for d := range l.out {
@@ -172,16 +173,16 @@ func (l *link) deliver() {
 			}
 			_, _ = l.c.Write([]byte("-" + text + "\r\n"))
 		default:
-			_, _ = l.c.Write(d.raw) // a client that is gone is noticed by commands
+			_, _ = l.c.Write(d.raw) // commands notices a client that has gone
 		}
 	}
-	// The server has ended the connection; not visible through a black hole.
+	// The server has ended the connection, which a black hole hides.
 	if p.stall.wait(p.done) && p.mute.wait(p.done) {
 		l.shut()
 	}
 }
 
-// expect notes what the server will answer to a command.
+// expect records the expected reply to a command.
 func (l *link) expect(args []string, o order, silent bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -193,7 +194,7 @@ func (l *link) expect(args []string, o order, silent bool) {
 		}
 		e.kind, e.left = kind, max(1, len(args)-1)
 		off := strings.Contains(kind, "unsub")
-		if off && len(args) == 1 { // all there are, or one if there are none
+		if off && len(args) == 1 { // all subscriptions, or one confirmation if there are none
 			e.left = max(1, len(l.subs[i]))
 			clear(l.subs[i])
 		}
@@ -208,8 +209,8 @@ func (l *link) expect(args []string, o order, silent bool) {
 	l.queue = append(l.queue, e)
 }
 
-// family says which kind of subscription a command or confirmation is about,
-// -1 if none.
+// family returns the kind of subscription of a command or confirmation, or -1
+// if it is neither.
 func family(kind string) int {
 	switch kind {
 	case "subscribe", "unsubscribe":
@@ -222,7 +223,8 @@ func family(kind string) int {
 	return -1
 }
 
-// match finds what a value from the server belongs to, and what to do with it.
+// match finds the command to which a value from the server belongs, and what to
+// do with the value.
 func (l *link) match(m message) (delivery, bool) {
 	d := delivery{raw: m.raw, due: time.Now().Add(time.Duration(l.p.delay.Load()))}
 	push, pubsub := l.classify(m)
@@ -255,10 +257,10 @@ func (l *link) match(m message) (delivery, bool) {
 	return d, true
 }
 
-// classify tells a push, which may come at any time, from an ordinary reply,
-// and whether it is one of pub/sub. Under RESP2 a push is an array like any
-// other, but can only come while there are subscriptions, and then ordinary
-// replies are not arrays but for PONG.
+// classify distinguishes a push, which may come at any time, from an ordinary
+// reply, and a push of pub/sub from others. Under RESP2 a push is an ordinary
+// array. It can come only while there are subscriptions, and then the only
+// ordinary reply that is an array is that to PING.
 func (l *link) classify(m message) (push, pubsub bool) {
 	if m.kind != '>' && m.kind != '*' || len(m.flat) == 0 {
 		return m.kind == '>', false
@@ -279,8 +281,8 @@ func (l *link) classify(m message) (push, pubsub bool) {
 	return m.kind == '>' || pubsub, pubsub
 }
 
-// shut closes the client side, in an orderly way unless reset has been called,
-// and says whether it was open.
+// shut closes the client side, in an orderly way unless reset was called, and
+// reports whether it was open.
 func (l *link) shut() bool {
 	first := l.gone.CompareAndSwap(false, true)
 	_ = l.c.Close()
@@ -305,8 +307,8 @@ func (l *link) closeAll() {
 	}
 }
 
-// endWrites tells the server that no more commands come. What it has been sent
-// it still runs; a full close could throw that away.
+// endWrites tells the server that no more commands follow. The server still
+// runs the commands that it has received, which a full close might discard.
 func endWrites(u net.Conn) {
 	if c, ok := u.(interface{ CloseWrite() error }); ok {
 		_ = c.CloseWrite()

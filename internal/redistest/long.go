@@ -2,7 +2,7 @@ package redistest
 
 import "testing"
 
-// Long leaves a test for make test-all: with -short it is skipped.
+// Long skips a test with -short, so that only make test-all runs it.
 func Long(t testing.TB, why string) {
 	t.Helper()
 	if testing.Testing() && testing.Short() {
@@ -10,8 +10,8 @@ func Long(t testing.TB, why string) {
 	}
 }
 
-// Many returns full, or with -short few: of a test that shows the same with fewer rounds,
-// waiters or seeds, make test has few, and make test-all all.
+// Many returns full, or few with -short. make test runs such a test with few
+// rounds, waiters or seeds, and make test-all with all of them.
 func Many(full, few int) int {
 	if testing.Testing() && testing.Short() {
 		return few

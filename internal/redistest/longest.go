@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Longest returns for how long the server was busy with one command at most while f
-// ran, 0 when that was less than a millisecond. A script is one command.
+// Longest returns the longest time that one command kept the server busy while
+// f ran, or 0 if that was less than a millisecond. A script is one command.
 func (s *Server) Longest(t testing.TB, f func()) time.Duration {
 	t.Helper()
 	s.Do(t, "CONFIG", "SET", "slowlog-log-slower-than", "1000")
@@ -24,10 +24,11 @@ func (s *Server) Longest(t testing.TB, f func()) time.Duration {
 	return longest
 }
 
-// Bounded fails the test when one command keeps the server busy for longer than a script of
-// 20,000 commands does, some 10 ms, in each of five runs of f. That script runs ten times
-// about each: a machine with other work makes some of its runs long, too. prepare comes
-// before each run of f, and does not count. With -short f runs once, however long it takes.
+// Bounded fails the test if, in each of five runs of f, one command keeps the
+// server busy for longer than a script of 20,000 commands does, which is about
+// 10 ms. That script runs ten times around each run of f, so that it is slowed
+// down by other work on the machine too. prepare is called before each run of f
+// and does not count. With -short, f runs once, however long it takes.
 func (s *Server) Bounded(t testing.TB, prepare, f func()) {
 	t.Helper()
 	if testing.Short() {

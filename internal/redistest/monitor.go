@@ -10,10 +10,10 @@ import (
 )
 
 // CommandStats returns how often each command was called, from INFO
-// commandstats, with lower-case names ("config|get" for a subcommand). Calls
-// made by scripts are included: only for commands no script can call, such as
-// evalsha, is this the number clients sent. An EVALSHA answered with NOSCRIPT
-// is a call too.
+// commandstats, with lower-case names ("config|get" for a subcommand). Calls by
+// scripts are included, so only for commands that scripts cannot call, such as
+// evalsha, is it the number that clients sent. An EVALSHA that fails with
+// NOSCRIPT counts.
 func (s *Server) CommandStats(t testing.TB) map[string]int64 {
 	t.Helper()
 	stats := map[string]int64{}
@@ -28,13 +28,13 @@ func (s *Server) CommandStats(t testing.TB) map[string]int64 {
 	return stats
 }
 
-// Commands returns the number of commands clients have sent since the first
-// call of Commands, which returns 0. It is exact, by way of a [Monitor]: what
-// scripts call is not counted, nor connection set-up (HELLO, CLIENT, AUTH,
-// SELECT), nor the harness's own commands. Administrative commands, such as
-// CONFIG, are invisible to MONITOR and so not counted either. A pipeline or
-// transaction counts with each of its commands. The count goes on over a
-// restart, but may lack what came within a moment of the kill.
+// Commands returns the number of commands that clients have sent since the
+// first call of Commands, which returns 0. It is exact, because it uses a
+// [Monitor]. It excludes commands that scripts call, connection set-up (HELLO,
+// CLIENT, AUTH, SELECT), and the commands of this package. MONITOR does not
+// show administrative commands, such as CONFIG, so they do not count either.
+// Each command of a pipeline or transaction counts. The count continues after a
+// restart, but may lack the commands of the last moment before the kill.
 func (s *Server) Commands(t testing.TB) int64 {
 	t.Helper()
 	s.mu.Lock()
@@ -50,7 +50,7 @@ func (s *Server) Commands(t testing.TB) int64 {
 	return before + m.count()
 }
 
-// lastMark numbers the marks by which monitors find out how far they are.
+// lastMark numbers the marks by which monitors determine how far they are.
 var lastMark atomic.Int64
 
 // Monitor records all commands a server executes.
@@ -73,13 +73,14 @@ type Line struct {
 	Args   []string
 }
 
-// Script says whether the command was called by a script, not by a client.
+// Script reports whether a script, not a client, called the command.
 func (l Line) Script() bool { return l.Source == "lua" }
 
 // Name returns the name of the command in lower case.
 func (l Line) Name() string { return strings.ToLower(l.Args[0]) }
 
-// String returns the command's words, after "lua:" if a script called it.
+// String returns the words of the command, prefixed by "lua:" if a script
+// called it.
 func (l Line) String() string {
 	text := strings.Join(l.Args, " ")
 	if l.Script() {
@@ -108,8 +109,8 @@ func (s *Server) Monitor(t testing.TB) *Monitor {
 	return m
 }
 
-// Lines returns all commands executed so far, whether sent by a client or
-// called by a script, except for connection set-up and the harness's own.
+// Lines returns all commands executed so far, sent by clients or called by
+// scripts, except connection set-up and the commands of this package.
 func (m *Monitor) Lines() []Line {
 	m.t.Helper()
 	m.sync(m.t)
@@ -118,7 +119,8 @@ func (m *Monitor) Lines() []Line {
 	return append([]Line(nil), m.lines...)
 }
 
-// Count returns how often clients have sent a command, scripts' calls left out.
+// Count returns how often clients have sent a command. Calls by scripts do not
+// count.
 func (m *Monitor) Count(name string) int {
 	m.t.Helper()
 	n := 0
@@ -130,13 +132,13 @@ func (m *Monitor) Count(name string) int {
 	return n
 }
 
-// Stop ends the recording; what it has stays readable.
+// Stop ends the recording. What was recorded stays readable.
 func (m *Monitor) Stop() {
 	_ = m.w.Close()
 	<-m.done
 }
 
-// count returns the number of commands recorded that clients have sent.
+// count returns the number of recorded commands that clients have sent.
 func (m *Monitor) count() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -149,8 +151,8 @@ func (m *Monitor) count() int64 {
 	return n
 }
 
-// sync waits until everything executed before is recorded. It returns at once
-// when the recording has ended.
+// sync waits until everything executed so far is recorded. It returns at once
+// if the recording has ended.
 func (m *Monitor) sync(t testing.TB) {
 	t.Helper()
 	select {

@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// childAttr makes the kernel kill a child when the thread that started it
-// ends, which startProcesses keeps from happening before the process ends.
+// childAttr makes the kernel kill a child when the thread that started it ends.
+// startProcesses keeps that thread until the process ends.
 func childAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// childAttr has nothing to offer here: only Linux can tie a child's life to
-// its parent's, so a killed test process leaves its servers behind.
+// childAttr returns nil: only Linux can make a child die with its parent, so on
+// this system a killed test process leaves its servers behind.
 func childAttr() *syscall.SysProcAttr { return nil }
 
 func suspend(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }

@@ -19,8 +19,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// busOffset is the distance Redis keeps between the port for clients and the
-// one of the cluster bus.
+// busOffset is the difference between the port of a Redis node for clients and
+// its port of the cluster bus.
 const busOffset = 10000
 
 // Ports are drawn from [portBase, portBase+portCount), and the bus ports from
@@ -32,12 +32,12 @@ const (
 	portCount = busOffset
 )
 
-// LeakOptions returns what goleak.VerifyTestMain has to be told in a package
-// whose tests start servers: to ignore the one goroutine which lives as long
-// as the process, because the kernel ties the servers' lives to its thread; and
-// those of go-redis that dial a server which is down, and see only after a second
-// that their pool has been closed. Everything else the harness starts is gone when
-// the tests are.
+// LeakOptions returns options for goleak.VerifyTestMain in a package whose
+// tests start servers. They ignore the one goroutine that lives as long as the
+// process, because the kernel ties the servers to its thread, and the
+// goroutines of go-redis that dial a dead server and notice only after a second
+// that their pool is closed. Everything else that this package starts has ended
+// when the tests end.
 func LeakOptions() []goleak.Option {
 	return []goleak.Option{
 		goleak.IgnoreAnyFunction("github.com/latchkey-go/latchkey/internal/redistest.startProcesses"),
@@ -56,9 +56,8 @@ var (
 )
 
 // startProcesses starts all children of this process on one thread, which it
-// holds for good: on Linux the parent-death signal is sent at the end of the
-// thread that forked, not of the process, and the Go runtime ends threads as
-// it likes.
+// keeps for good. On Linux the parent-death signal is sent when the thread that
+// forked ends, not the process, and the Go runtime ends threads at any time.
 func startProcesses() {
 	runtime.LockOSThread()
 	for r := range startRequests {
@@ -92,7 +91,7 @@ func startProcess(path, dir, log string, args []string) (*process, error) {
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
-		_ = cmd.Wait() // how it ended is no secret: we killed it, or its log tells
+		_ = cmd.Wait() // we killed it, or its log tells why it ended
 	}()
 	return p, nil
 }
@@ -106,22 +105,23 @@ func (p *process) exited() bool {
 	}
 }
 
-// kill ends the process without a chance to say good-bye, and waits for that.
+// kill kills the process and waits for its end.
 func (p *process) kill() {
 	_ = resume(p.cmd.Process)
 	_ = p.cmd.Process.Kill()
 	<-p.done
 }
 
-// ports has the ports in use by this process's servers. A killed server keeps
-// its port, since it may come back.
+// ports are the ports in use by the servers of this process. A killed server
+// keeps its port, because it may be restarted.
 var ports = struct {
 	sync.Mutex
 	taken map[int]bool
 }{taken: map[int]bool{}}
 
-// takePort draws a port which is free together with its bus port. Another
-// process may still grab it before the server does: the caller tries again.
+// takePort returns a random port that is free together with its bus port.
+// Another process may still take it before the server does; the caller then
+// tries again.
 func takePort() (int, error) {
 	ports.Lock()
 	defer ports.Unlock()
@@ -149,8 +149,8 @@ func bindable(port int) bool {
 	return l.Close() == nil
 }
 
-// Find returns the path of redis-server: $REDIS_SERVER when it is set, else
-// what $PATH has.
+// Find returns the path of redis-server: $REDIS_SERVER if set, otherwise the
+// one in $PATH.
 func Find() (string, bool) {
 	name := os.Getenv("REDIS_SERVER")
 	if name == "" {
@@ -159,19 +159,19 @@ func Find() (string, bool) {
 	return lookPath(name)
 }
 
-// LoadsLibraries reports whether the program at path loads libraries, so that one can be
-// put before them: not if it is linked statically.
+// LoadsLibraries reports whether the program at path loads libraries, so that
+// another can be loaded before them. A statically linked program does not.
 func LoadsLibraries(path string) bool {
 	program, err := elf.Open(path)
 	if err != nil {
-		return true // a script, or no ELF
+		return true // a script, not an ELF file
 	}
 	defer func() { _ = program.Close() }()
 	return slices.ContainsFunc(program.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
 }
 
-// FindWaitAOF returns the path of a server that has WAITAOF: the one of [Find]
-// when it does, else the valkey-server that $PATH has.
+// FindWaitAOF returns the path of a server with WAITAOF: that of [Find] if it
+// has it, otherwise the valkey-server in $PATH.
 func FindWaitAOF() (string, bool) {
 	if path, ok := Find(); ok && since(path, 7, 2) {
 		return path, true
@@ -179,8 +179,8 @@ func FindWaitAOF() (string, bool) {
 	return lookPath("valkey-server")
 }
 
-// Since says whether the server of [Find] has what Redis has since that version. Valkey
-// began as Redis 7.2, and its numbers at 8.
+// Since reports whether the server of [Find] has the features of that Redis
+// version. Valkey began as Redis 7.2, and its versions at 8.
 func Since(major, minor int) bool {
 	path, ok := Find()
 	return ok && since(path, major, minor)
@@ -202,7 +202,7 @@ func since(path string, major, minor int) bool {
 	return v[0] > major || v[0] == major && v[1] >= minor
 }
 
-// Sharded says whether the server of [Find] has sharded pub/sub.
+// Sharded reports whether the server of [Find] has sharded pub/sub.
 func Sharded() bool { return Since(7, 0) }
 
 func lookPath(name string) (string, bool) {
@@ -216,8 +216,8 @@ func lookPath(name string) (string, bool) {
 	return path, true
 }
 
-// need returns the path of redis-server, or ends the test: skipped on a
-// developer's machine, failed where a skipped test would go unseen.
+// need returns the path of redis-server, or ends the test: it skips the test on
+// a developer's machine, and fails it where a skipped test would go unnoticed.
 func need(t testing.TB) string {
 	t.Helper()
 	path, ok := Find()
@@ -238,9 +238,9 @@ func Missing(t testing.TB, text string) {
 	t.Skip(text)
 }
 
-// Until polls cond and returns once it holds. It fails the test when that has
-// not happened after ten seconds. Not for use inside a [Bubble], where time
-// only moves when everything is idle: call synctest.Wait there.
+// Until polls cond and returns when it holds. It fails the test after ten
+// seconds. Do not use it inside a [Bubble], where time advances only while
+// everything is idle: call synctest.Wait there.
 func Until(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	if !poll(10*time.Second, cond) {

@@ -12,8 +12,8 @@ import (
 // Act is what a [Proxy] does with one command.
 type Act int
 
-// What can happen to a command. In all but RefuseRST and Drop the server runs
-// it.
+// The acts. The server runs the command in all of them except RefuseRST and
+// Drop.
 const (
 	// Pass forwards the command and its reply.
 	Pass Act = iota
@@ -23,9 +23,10 @@ const (
 	// LoseFIN runs the command, then closes the connection in an orderly way
 	// instead of delivering the reply.
 	LoseFIN
-	// Swallow runs the command and drops the reply; the connection stays open
-	// and works. A client that goes on to use it takes the next reply for this
-	// one, as it would in reality; go-redis closes it after the timeout.
+	// Swallow runs the command and drops the reply. The connection stays open
+	// and works. A client that continues to use it takes the next reply for
+	// this one, as in reality; go-redis closes the connection after the
+	// timeout.
 	Swallow
 	// Hold runs the command at once and delivers the reply after
 	// [Proxy.Release], or after the time set by [Proxy.HoldFor]. Later replies
@@ -41,12 +42,12 @@ const (
 	// command is never answered.
 	Drop
 	// Late runs the command after [Proxy.Release], or after the time set by
-	// [Proxy.HoldFor], even when the client has given up and gone by then:
-	// the packet that was long under way. Later commands on the connection
-	// wait behind it.
+	// [Proxy.HoldFor], even if the client has given up and gone by then: a
+	// packet that was delayed for long. Later commands on the connection wait
+	// behind it.
 	Late
-	// Fail runs the command and answers with the error of [Proxy.FailWith], as a
-	// proxy does that has lost its server behind the command.
+	// Fail runs the command and replies with the error of [Proxy.FailWith], as
+	// a proxy does that has lost its server after the command.
 	Fail
 
 	actCount
@@ -57,12 +58,12 @@ var actNames = [actCount]string{"Pass", "LoseRST", "LoseFIN", "Swallow", "Hold",
 // String returns the name of the act.
 func (a Act) String() string { return actNames[a] }
 
-// Proxy sits between clients and a server and knows where a command ends and
+// Proxy sits between clients and a server. It knows where a command ends and
 // which reply answers it, under RESP2 and RESP3. So it can lose exactly one
 // reply after the command has run, which no packet filter can.
 //
-// Its methods may be called at any time from any goroutine. CLIENT REPLY and
-// the streaming of MONITOR are not understood.
+// Its methods are safe for concurrent use. It does not understand CLIENT REPLY
+// and the stream of MONITOR.
 type Proxy struct {
 	dial  func() (net.Conn, error)
 	ln    net.Listener        // nil inside a bubble
@@ -124,7 +125,7 @@ func newProxy(dial func() (net.Conn, error)) *Proxy {
 	}
 }
 
-// serve takes over the proxy's end of a client's connection.
+// serve handles the proxy's end of a client's connection.
 func (p *Proxy) serve(c net.Conn) {
 	l := &link{p: p, c: c, out: make(chan delivery, 1024)}
 	p.mu.Lock()
@@ -163,11 +164,11 @@ func (p *Proxy) Addr() string {
 	return p.ln.Addr().String()
 }
 
-// OnCommand sets the function that decides on each command, written as the
-// client wrote it; nil passes everything. Calls are never concurrent, even from
-// several connections, so f needs no locking of its own unless the test reads
-// the same variables meanwhile; it must not block. It sees the commands that
-// set up a connection (HELLO, CLIENT) as well.
+// OnCommand sets the function that decides on each command, which it sees as
+// the client wrote it; with nil all commands pass. Calls are never concurrent,
+// even for several connections, so f needs no lock unless the test reads the
+// same variables meanwhile. f must not block. It also sees the commands that
+// set up a connection (HELLO, CLIENT).
 func (p *Proxy) OnCommand(f func(args []string) Act) {
 	if f == nil {
 		p.onCommand.Store(nil)
@@ -176,8 +177,8 @@ func (p *Proxy) OnCommand(f func(args []string) Act) {
 	p.onCommand.Store(&f)
 }
 
-// OnNext applies act to the next n commands called name (case does not
-// matter) and passes all others. It replaces the function set by OnCommand.
+// OnNext applies act to the next n commands called name, in any case, and
+// passes all others. It replaces the function set by OnCommand.
 func (p *Proxy) OnNext(n int, name string, act Act) {
 	p.OnCommand(func(args []string) Act {
 		if n > 0 && strings.EqualFold(args[0], name) {
@@ -188,11 +189,11 @@ func (p *Proxy) OnNext(n int, name string, act Act) {
 	})
 }
 
-// OnMessage sets the function that decides on each pub/sub message, nil
-// passing everything: false drops it. Kind is as in the protocol: "message",
-// "pmessage", "smessage", or for the confirmations "subscribe",
-// "unsubscribe" and so on, whose payload is the number of subscriptions.
-// It is called under the same rules as that of [Proxy.OnCommand].
+// OnMessage sets the function that decides on each pub/sub message; with nil
+// all messages pass. false drops the message. kind is as in the protocol:
+// "message", "pmessage", "smessage", or, for confirmations, "subscribe",
+// "unsubscribe" and so on, whose payload is the number of subscriptions. The
+// function is called under the same rules as that of [Proxy.OnCommand].
 func (p *Proxy) OnMessage(f func(kind, channel, payload string) bool) {
 	if f == nil {
 		p.onMessage.Store(nil)
@@ -201,28 +202,28 @@ func (p *Proxy) OnMessage(f func(kind, channel, payload string) bool) {
 	p.onMessage.Store(&f)
 }
 
-// Mute turns the proxy into a black hole, or back. While muted, everything
-// that arrives from either side is discarded and nobody sees a connection
-// end; connections, old and new, stay open. What was discarded never comes.
+// Mute turns the proxy into a black hole, or back. While muted, it discards
+// everything that arrives from either side and hides the end of a connection.
+// Old and new connections stay open. What was discarded never arrives.
 func (p *Proxy) Mute(on bool) { p.mute.set(on) }
 
-// Stall keeps everything back, in both directions, and Stall(false) delivers
-// it in order: a network that is slow but loses nothing.
+// Stall holds everything back, in both directions, while on is true, and then
+// delivers it in order: a network that is slow but loses nothing.
 func (p *Proxy) Stall(on bool) { p.stall.set(on) }
 
-// Delay makes each reply and message arrive d later. It does not add up over
-// the replies of a pipeline.
+// Delay makes each reply and message arrive d later. The delays of the replies
+// of a pipeline do not add up.
 func (p *Proxy) Delay(d time.Duration) { p.delay.Store(int64(d)) }
 
-// HoldFor sets how long commands are held, by [Hold] and [Late], that arrive
-// from now on; zero, the default, is until [Proxy.Release].
+// HoldFor sets how long [Hold] and [Late] hold commands that arrive from now
+// on. Zero, the default, means until [Proxy.Release].
 func (p *Proxy) HoldFor(d time.Duration) { p.holdFor.Store(int64(d)) }
 
-// FailWith sets the error with which [Fail] answers, without the dash before it.
+// FailWith sets the error with which [Fail] replies, without the leading dash.
 func (p *Proxy) FailWith(text string) { p.failure.Store(&text) }
 
-// Release lets go of all commands held so far, even if the reply of one is
-// still to come from the server. Those that arrive later are held again.
+// Release releases all commands held so far, even if the server has not replied
+// yet. Commands that arrive later are held again.
 func (p *Proxy) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -230,8 +231,8 @@ func (p *Proxy) Release() {
 	p.held = make(chan struct{})
 }
 
-// CutAll resets all present client connections, and returns how many these
-// were. Commands the server has received already it runs all the same.
+// CutAll resets all present client connections and returns their number. The
+// server still runs the commands that it has received.
 func (p *Proxy) CutAll() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -259,15 +260,15 @@ func (p *Proxy) Conns() int {
 }
 
 // Count returns how often act was carried out, as proof that a fault has
-// really happened. Where the server runs the command it has done so: its reply
-// has arrived at the proxy. Late is counted when the command is held; what it
-// did is known when Pass goes up. Nothing is counted while muted.
+// happened. If the server runs the command, it has run it by then: the reply
+// has arrived at the proxy. Late counts when the command is held; when it takes
+// effect, Pass counts. Nothing counts while muted.
 func (p *Proxy) Count(act Act) int64 { return p.acts[act].Load() }
 
-// Commands returns how many commands called name (case does not matter) have
-// arrived, whatever became of them. With "" it is the number of all commands
-// except connection set-up (HELLO, CLIENT, AUTH, SELECT). It is exact, and for
-// a test that has a reply in hand up to date.
+// Commands returns how many commands called name, in any case, have arrived,
+// whatever became of them. With "" it counts all commands except connection
+// set-up (HELLO, CLIENT, AUTH, SELECT). The number is exact. It is up to date
+// for a test that has received the reply.
 func (p *Proxy) Commands(name string) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -283,7 +284,7 @@ func (p *Proxy) Commands(name string) int64 {
 	return n
 }
 
-// judge counts a command and asks the hook about it.
+// judge counts a command and calls the hook for it.
 func (p *Proxy) judge(args []string) order {
 	p.mu.Lock()
 	p.seen[strings.ToLower(args[0])]++
@@ -300,7 +301,7 @@ func (p *Proxy) judge(args []string) order {
 	return o
 }
 
-// wanted asks the hook whether a pub/sub message may pass.
+// wanted calls the hook to decide whether a pub/sub message passes.
 func (p *Proxy) wanted(flat []string) bool {
 	f := p.onMessage.Load()
 	if f == nil || len(flat) < 3 {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// maxItems bounds what a length in the protocol may claim, so that a parser
-// that got out of step fails instead of eating the memory.
+// maxItems bounds the lengths that the parser accepts, so that a parser that is
+// out of step fails instead of allocating all memory.
 const maxItems = 1 << 28
 
 var errProtocol = errors.New("redistest: malformed RESP")
@@ -77,14 +77,14 @@ func (m *message) read(r *bufio.Reader, keep bool) (byte, error) {
 			return 0, err
 		}
 	}
-	if kind == '|' { // attributes stand before the value they belong to
+	if kind == '|' { // attributes precede their value
 		return m.read(r, keep)
 	}
 	return kind, nil
 }
 
-// readCommand reads one command as a client sends it. An empty line has no
-// args and gets no reply.
+// readCommand reads one command of a client. An empty line has no args and gets
+// no reply.
 func readCommand(r *bufio.Reader) (raw []byte, args []string, err error) {
 	line, err := r.ReadBytes('\n')
 	if err != nil {
@@ -120,7 +120,7 @@ func readCommand(r *bufio.Reader) (raw []byte, args []string, err error) {
 	return raw, args, nil
 }
 
-// length reads a count, of which -1 says null.
+// length parses a count; -1 means null.
 func length(s string) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < -1 || n > maxItems {
@@ -129,8 +129,8 @@ func length(s string) (int, error) {
 	return n, nil
 }
 
-// isSetup tells the commands a client sends to set up a connection from those
-// its user asked for. How many there are depends on the pool, not on the test.
+// isSetup reports whether a command sets up a connection. The number of such
+// commands depends on the pool, not on the test.
 func isSetup(name string) bool {
 	switch strings.ToLower(name) {
 	case "hello", "client", "auth", "select":
@@ -139,7 +139,7 @@ func isSetup(name string) bool {
 	return false
 }
 
-// wire is a bare connection for the harness's own commands. It sends nothing
+// wire is a bare connection for the commands of this package. It sends nothing
 // by itself and has no goroutines.
 type wire struct {
 	net.Conn

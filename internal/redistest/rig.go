@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// Program runs f as a test runs its body, in a program that is no test: it hands
-// f what the functions of this package take, and when f has ended it undoes what
-// they have set up, the last first. What f or they fail with is the error; log
-// hears what is logged, and may be nil.
+// Program runs f as a test runs its body, in a program that is not a test. It
+// passes f the testing.TB that the functions of this package take. After f has
+// ended, it runs the cleanups in reverse order. It returns the error with which
+// f or they fail. log receives the log and may be nil.
 func Program(ctx context.Context, log func(string), f func(t testing.TB)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &rig{ctx: ctx, log: log}
@@ -25,8 +25,8 @@ func Program(ctx context.Context, log func(string), f func(t testing.TB)) error 
 	return errors.Join(r.errs...)
 }
 
-// rig is a testing.TB without a test. Its methods do what the documentation of
-// package testing says.
+// rig is a testing.TB without a test. Its methods behave as package testing
+// documents.
 type rig struct {
 	testing.TB // for its unexported method; nil
 	ctx        context.Context
@@ -37,7 +37,7 @@ type rig struct {
 	cleanups []func()
 }
 
-// call runs f on a goroutine of its own, which Fatal may end.
+// call runs f on a goroutine of its own, which Fatal can end.
 func (r *rig) call(f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -89,7 +89,7 @@ func (r *rig) FailNow() {
 	runtime.Goexit()
 }
 
-// Skip fails: a program that cannot do what it was started for has failed.
+// Skip fails: a program that cannot do its task has failed.
 func (r *rig) Skip(args ...any) { r.Fatal(args...) }
 
 func (r *rig) Log(args ...any) { r.Logf("%s", fmt.Sprint(args...)) }

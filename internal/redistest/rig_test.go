@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestProgram: a program gets its errors, and what it has set up is undone in the
-// order of a test's.
+// TestProgram checks that a program gets its errors and that cleanups run in
+// the order of a test's.
 func TestProgram(t *testing.T) {
 	var order []string
 	var dir string

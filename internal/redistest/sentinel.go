@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// StartSentinel runs a sentinel that watches master under that name, and returns
-// when it answers for it. lines are added to its configuration. The master may not
-// need a password, unless a line says it.
+// StartSentinel runs a sentinel that watches master under the given name, and
+// returns when it knows the master. lines are added to its configuration.
+// Without a line for that, the master must not require a password.
 func StartSentinel(t testing.TB, name string, master *Server, lines ...string) *Server {
 	t.Helper()
 	conf := fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 1\nsentinel down-after-milliseconds %s 1000\n", name, master.port, name)

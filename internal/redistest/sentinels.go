@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// sentinelName is what Sentinels call the primary.
+// sentinelName is the name of the primary for the Sentinels.
 const sentinelName = "primary"
 
 // Sentinels is a primary with two replicas, and three Sentinels that watch it.
@@ -18,10 +18,10 @@ type Sentinels struct {
 	Sentinels []*Server
 }
 
-// StartSentinels runs a primary, two replicas and three Sentinels, and returns when
-// all know each other, which takes about three seconds. A primary that does not
-// answer for half a second is taken for dead. args are appended to the command
-// line of the first three.
+// StartSentinels runs a primary, two replicas and three Sentinels, and returns
+// when all know each other, which takes about three seconds. A primary that
+// does not answer for half a second is taken for dead. args are appended to the
+// command lines of the first three.
 func StartSentinels(t testing.TB, args ...string) *Sentinels {
 	t.Helper()
 	Long(t, "Sentinels")
@@ -38,14 +38,15 @@ func StartSentinels(t testing.TB, args ...string) *Sentinels {
 	for range 3 {
 		s.Sentinels = append(s.Sentinels, StartSentinel(t, sentinelName, primary,
 			"sentinel down-after-milliseconds "+sentinelName+" 500",
-			// When no Sentinel wins the vote, the next one is after twice that.
+			// If no Sentinel wins the vote, the next vote is after twice that
+			// time.
 			"sentinel failover-timeout "+sentinelName+" 2000",
 			"sentinel parallel-syncs "+sentinelName+" 2"))
 	}
 	for _, w := range s.Sentinels {
-		// Once in that time it tries to reach a primary, the dead one or the new one. By
-		// itself that is a second, and half of the time it would take the new one for
-		// dead before it had tried.
+		// A Sentinel tries to reach a primary, dead or new, once in that time.
+		// The default is a second, and half of the time the Sentinel would take
+		// the new primary for dead before it had tried.
 		w.debug("PING-PERIOD", "200")
 		Until(t, "the Sentinels to know each other", func() bool {
 			state, err := w.do("SENTINEL", "MASTER", sentinelName)
@@ -55,10 +56,11 @@ func StartSentinels(t testing.TB, args ...string) *Sentinels {
 	return s
 }
 
-// Tune makes the Sentinels fit for long runs on a machine that is busy. Two of them
-// must take a primary for dead before it is replaced, and not for a moment in which
-// one was kept from its own work: a second and a half. What is not as they want it
-// they put right within five seconds, where that can be set, not within ten to twenty.
+// Tune makes the Sentinels fit for long runs on a busy machine. Two of them
+// must take a primary for dead before it is replaced, and only after a second
+// and a half, because a Sentinel may have been kept from its own work for a
+// moment. They correct the roles of servers within five seconds, if that can be
+// set, instead of ten to twenty.
 func (s *Sentinels) Tune(t testing.TB) {
 	t.Helper()
 	for _, w := range s.Sentinels {
@@ -67,8 +69,8 @@ func (s *Sentinels) Tune(t testing.TB) {
 	}
 }
 
-// debug sets how often a Sentinel does something, in ms. Before Redis 7.0 that cannot
-// be set, and nothing happens.
+// debug sets the period of a Sentinel's task in ms. Before Redis 7.0 that is
+// impossible, and debug does nothing.
 func (s *Server) debug(args ...string) {
 	_, _ = s.do(append([]string{"SENTINEL", "DEBUG"}, args...)...)
 }
@@ -99,8 +101,8 @@ func (s *Sentinels) Client(t testing.TB, opts ...func(*redis.FailoverOptions)) *
 	return c
 }
 
-// Primary returns the index in Nodes of what is the primary, as most Sentinels and
-// it itself say; -1 while there is none.
+// Primary returns the index in Nodes of the primary, according to most
+// Sentinels and to itself, or -1 while there is none.
 func (s *Sentinels) Primary() int {
 	votes := make([]int, len(s.Nodes))
 	for _, w := range s.Sentinels {
@@ -137,9 +139,9 @@ func (s *Sentinels) Failovers() int {
 	return most
 }
 
-// Failover takes the primary away (by [Server.Kill], or [Server.Freeze]) and waits
-// until the Sentinels name another one, which takes about two seconds. It returns the
-// index in Nodes of both.
+// Failover takes the primary away (by [Server.Kill] or [Server.Freeze]) and
+// waits until the Sentinels name another one, which takes about two seconds. It
+// returns the index in Nodes of both.
 func (s *Sentinels) Failover(t testing.TB, away func(*Server)) (old, promoted int) {
 	t.Helper()
 	old = s.Primary()
@@ -156,15 +158,16 @@ func (s *Sentinels) Failover(t testing.TB, away func(*Server)) (old, promoted in
 	return old, promoted
 }
 
-// settled is how long it may take the Sentinels to be at one: a failover that came
-// to nothing is tried again after four seconds, and a server that is not in its
-// role is put right after up to twenty, see [Sentinels.Tune].
+// settled is how long the Sentinels may take to agree. A failed failover is
+// tried again after four seconds, and the role of a server is corrected after
+// up to twenty; see [Sentinels.Tune].
 const settled = 60 * time.Second
 
-// Settle waits until all Sentinels name the same primary, none is at a failover, and
-// all other nodes follow that primary. It only looks. Whoever gives a node its role
-// beside the Sentinels may do so to one that they promote just then: they insist on a
-// primary that takes no writes, and need more than twenty seconds to see that.
+// Settle waits until all Sentinels name the same primary, none runs a failover,
+// and all other nodes follow that primary. It changes nothing. A test that sets
+// the role of a node itself might hit a node that the Sentinels are promoting:
+// they would insist on a primary that takes no writes, and need more than
+// twenty seconds to notice.
 func (s *Sentinels) Settle(t testing.TB) {
 	t.Helper()
 	why := ""
@@ -173,7 +176,7 @@ func (s *Sentinels) Settle(t testing.TB) {
 	}
 }
 
-// unsettled says why the Sentinels are not at one, nothing if they are.
+// unsettled returns why the Sentinels do not agree, or "" if they do.
 func (s *Sentinels) unsettled() string {
 	port := ""
 	for i, w := range s.Sentinels {

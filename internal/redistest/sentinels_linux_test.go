@@ -14,8 +14,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
-// A failover that nobody has meant comes while the one that was is being undone. The
-// Sentinels and their servers are left to themselves.
+// TestSentinelsSettle starts an unintended failover while the intended one is
+// being undone, and leaves the Sentinels and their servers to themselves.
 func TestSentinelsSettle(t *testing.T) {
 	s := redistest.StartSentinels(t)
 	s.Tune(t)

@@ -21,31 +21,31 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Server is a redis-server process of its own, listening on the loopback
-// interface. Its methods may be called from several goroutines.
+// Server is a redis-server process of its own that listens on the loopback
+// interface. Its methods are safe for concurrent use.
 type Server struct {
 	Addr string // host:port, the same over restarts
 	Dir  string // working directory, removed at the end of the test
 
 	path string
 	port int
-	head []string // before the defaults
-	args []string // and behind them
+	head []string // arguments before the defaults
+	args []string // arguments after the defaults
 
 	mu      sync.Mutex
 	proc    *process
 	ctl     *wire     // for the harness's own commands; nil until needed
-	own     *sync.Map // addresses ctl has had in this run
+	own     *sync.Map // addresses of ctl in this run
 	counter *Monitor  // behind Commands; nil until needed
-	counted int64     // by counters of earlier runs
-	also    []string  // rights of the library's users, by AllowAcks
+	counted int64     // by the counters of earlier runs
+	also    []string  // rights of the library's users, set by Allow
 	frozen  bool
-	denies  bool // something is denied to the library on purpose
+	denies  bool // the test denies something to the library
 }
 
-// Start runs redis-server on a free port and returns when it answers. It has
-// no persistence, and no password; args are appended to its command line, as
-// in Start(t, "--appendonly", "yes"), and override the defaults. The server is
+// Start runs redis-server on a free port and returns when it answers. It has no
+// persistence and no password. args are appended to its command line, as in
+// Start(t, "--appendonly", "yes"), and override the defaults. The server is
 // killed at the end of the test, and on Linux also when the test process dies.
 //
 // Without redis-server the test is skipped, or fails if $CI is set or
@@ -55,13 +55,13 @@ func Start(t testing.TB, args ...string) *Server {
 	return start(t, need(t), nil, args)
 }
 
-// StartProgram is Start for a server other than that of [Find].
+// StartProgram is Start for another server than that of [Find].
 func StartProgram(t testing.TB, path string, args ...string) *Server {
 	t.Helper()
 	return start(t, path, nil, args)
 }
 
-// start is StartProgram with arguments that come before all others.
+// start is StartProgram with arguments that precede all others.
 func start(t testing.TB, path string, head, args []string) *Server {
 	t.Helper()
 	s, err := try(t, path, head, args)
@@ -71,7 +71,7 @@ func start(t testing.TB, path string, head, args []string) *Server {
 	return s
 }
 
-// try is start that returns why the server does not run.
+// try is start, except that it returns why the server does not run.
 func try(t testing.TB, path string, head, args []string) (*Server, error) {
 	t.Helper()
 	s := &Server{path: path, Dir: t.TempDir(), head: head, args: args}
@@ -96,13 +96,13 @@ func try(t testing.TB, path string, head, args []string) (*Server, error) {
 	return nil, errors.New("redis-server lost the race for its port 20 times")
 }
 
-// launch starts the process and waits until it answers. With an error comes
-// whether the port was taken.
+// launch starts the process and waits until it answers. With an error, retry
+// reports whether the port was taken.
 func (s *Server) launch(extra []string) (retry bool, err error) {
 	args := []string{
 		"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--protected-mode", "no",
 		"--daemonize", "no", "--dir", s.Dir, "--save", "", "--appendonly", "no",
-		"--repl-diskless-sync-delay", "0", // else a replica waits for five seconds
+		"--repl-diskless-sync-delay", "0", // otherwise a replica waits for five seconds
 	}
 	users, err := s.userArgs()
 	if err != nil {
@@ -127,8 +127,8 @@ func (s *Server) launch(extra []string) (retry bool, err error) {
 	return strings.Contains(text, "Address already in use"), fmt.Errorf("redis-server did not start:\n%s", text)
 }
 
-// answers says whether it is this process that answers on the port, and not
-// one that was faster to bind it.
+// answers reports whether the process on the port is this one, and not another
+// that was faster to bind it.
 func (s *Server) answers(p *process) bool {
 	w, err := dialWire(s.Addr)
 	if err != nil {
@@ -143,7 +143,7 @@ func (s *Server) answers(p *process) bool {
 	return err == nil
 }
 
-// Log returns what the server has written to its log, over all its runs.
+// Log returns the log of the server, over all its runs.
 func (s *Server) Log() string {
 	b, _ := os.ReadFile(filepath.Join(s.Dir, "redis.log"))
 	return string(b)
@@ -162,9 +162,9 @@ func (s *Server) Client(t testing.TB, opts ...func(*redis.Options)) *redis.Clien
 	return c
 }
 
-// Do runs a command on a connection of the harness's own, which [Server.Commands]
-// and [Monitor] leave out, and returns the scalars in the reply, depth first.
-// An error reply fails the test.
+// Do runs a command on a connection of its own, which [Server.Commands] and
+// [Monitor] leave out, and returns the scalars of the reply, depth first. An
+// error reply fails the test.
 func (s *Server) Do(t testing.TB, args ...string) []string {
 	t.Helper()
 	reply, err := s.do(args...)
@@ -174,8 +174,8 @@ func (s *Server) Do(t testing.TB, args ...string) []string {
 	return reply
 }
 
-// Ask is Do that returns its error. What is not an error reply is a connection
-// that was lost; the next call makes another.
+// Ask is Do, except that it returns the error. An error that is not an error
+// reply means that the connection was lost; the next call makes another.
 func (s *Server) Ask(args ...string) ([]string, error) { return s.do(args...) }
 
 func (s *Server) do(args ...string) ([]string, error) {
@@ -191,7 +191,7 @@ func (s *Server) do(args ...string) ([]string, error) {
 	}
 	reply, err := s.ctl.do(args...)
 	var refused errReply
-	if err != nil && !errors.As(err, &refused) { // out of step from here on
+	if err != nil && !errors.As(err, &refused) { // the connection is out of step from here on
 		_ = s.ctl.Close()
 		s.ctl = nil
 	}
@@ -209,9 +209,9 @@ func (s *Server) process() *process {
 	return s.proc
 }
 
-// Kill ends the server like a power cut, and waits until it is gone. Its port
-// stays reserved for [Server.Restart]. A server that is dead already, or
-// frozen, may be killed too.
+// Kill ends the server like a power cut and waits until it is gone. Its port
+// stays reserved for [Server.Restart]. A dead or frozen server may be killed
+// too.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	p, ctl, counter := s.proc, s.ctl, s.counter
@@ -231,9 +231,9 @@ func (s *Server) Kill() {
 	}
 }
 
-// Restart starts the server again on the same port and with the same
-// arguments, args appended; it kills the server first if it is alive. It comes
-// back empty, scripts included, unless persistence was asked for.
+// Restart starts the server again on the same port, with the same arguments and
+// args appended. It kills the server first if it is alive. The server comes
+// back empty, scripts included, unless it has persistence.
 func (s *Server) Restart(t testing.TB, args ...string) {
 	t.Helper()
 	s.Kill()
@@ -248,10 +248,10 @@ func (s *Server) Restart(t testing.TB, args ...string) {
 	}
 }
 
-// Freeze suspends the server, like a long fork or a paused virtual machine:
-// connections stay open, and the kernel accepts new ones, but nothing is
-// answered. Time goes on: a key whose TTL passes meanwhile is gone when the
-// server goes on.
+// Freeze suspends the server, like a long fork or a paused virtual machine.
+// Connections stay open, and the kernel accepts new ones, but nothing is
+// answered. Time passes: a key whose TTL ends meanwhile is gone when the server
+// continues.
 func (s *Server) Freeze() {
 	s.setFrozen(true)
 	if err := suspend(s.process().cmd.Process); err != nil {
@@ -259,8 +259,8 @@ func (s *Server) Freeze() {
 	}
 }
 
-// Thaw lets a frozen server go on. It then runs the commands it was sent in
-// the meantime, even those whose senders have given up.
+// Thaw resumes a frozen server. It then runs the commands that it received
+// meanwhile, even those whose senders have given up.
 func (s *Server) Thaw() {
 	s.setFrozen(false)
 	if err := resume(s.process().cmd.Process); err != nil {
@@ -274,8 +274,9 @@ func (s *Server) setFrozen(on bool) {
 	s.frozen = on
 }
 
-// StartReplica runs a replica of another server, by the same program, and returns
-// when it has synchronized. Its clients may only read. args are as for Start.
+// StartReplica runs a replica of another server, with the same program, and
+// returns when it has synchronized. Its clients may only read. args are as for
+// Start.
 func StartReplica(t testing.TB, of *Server, args ...string) *Server {
 	t.Helper()
 	s := StartProgram(t, of.path, append([]string{"--replicaof", "127.0.0.1", of.portText()}, args...)...)
@@ -290,7 +291,8 @@ func (s *Server) FlushAll(t testing.TB) {
 	s.Do(t, "SCRIPT", "FLUSH")
 }
 
-// infoField returns the value of one line of an INFO text, "" if it has none.
+// infoField returns the value of one line of an INFO text, or "" if there is
+// none.
 func infoField(info, name string) string {
 	for line := range strings.Lines(info) {
 		if v, ok := strings.CutPrefix(line, name+":"); ok {

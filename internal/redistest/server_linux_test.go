@@ -21,7 +21,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
-// impatient makes a client that reports the first error, and soon.
+// impatient makes a client report the first error at once.
 func impatient(o *redis.Options) {
 	o.MaxRetries = -1
 	o.ReadTimeout = 800 * time.Millisecond
@@ -71,7 +71,7 @@ func TestServerFreeze(t *testing.T) {
 	require.ErrorIs(t, c.Set(ctx, "k", "v", 0).Err(), os.ErrDeadlineExceeded)
 	s.Thaw()
 	redistest.Until(t, "the zombie command", func() bool { return c.Exists(ctx, "k").Val() == 1 })
-	s.Freeze() // and let Cleanup end it
+	s.Freeze() // the cleanup must end it
 }
 
 func TestReplica(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TLS is a server that also listens for TLS, and asks clients for certificates.
+// TLS is a server that also listens for TLS and requires client certificates.
 type TLS struct {
 	*Server
 	TLSAddr string // host:port
@@ -30,8 +30,8 @@ type TLS struct {
 	client tls.Certificate
 }
 
-// StartTLS runs a server, see [Start], and a certificate authority for it and its
-// clients.
+// StartTLS runs a server (see [Start]) and creates a certificate authority for
+// it and its clients.
 func StartTLS(t testing.TB, args ...string) *TLS {
 	t.Helper()
 	dir := t.TempDir()
@@ -69,8 +69,8 @@ func StartTLS(t testing.TB, args ...string) *TLS {
 	return s
 }
 
-// StartWithTLS is [Start] with arguments for TLS. Where the server of [Find] is built
-// without it, it is the redis-server or valkey-server that $PATH has.
+// StartWithTLS is [Start] with arguments for TLS. If the server of [Find] is
+// built without TLS, it uses the redis-server or valkey-server in $PATH.
 func StartWithTLS(t testing.TB, args ...string) *Server {
 	t.Helper()
 	var failed error
@@ -91,8 +91,8 @@ func StartWithTLS(t testing.TB, args ...string) *Server {
 	return nil
 }
 
-// Over returns the option of a client that connects by TLS, with a certificate or
-// without one.
+// Over returns the option of a client that connects by TLS, with or without a
+// certificate.
 func (s *TLS) Over(certified bool) func(*redis.Options) {
 	conf := &tls.Config{RootCAs: s.roots, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}
 	if certified {
@@ -101,8 +101,8 @@ func (s *TLS) Over(certified bool) func(*redis.Options) {
 	return func(o *redis.Options) { o.Addr, o.TLSConfig = s.TLSAddr, conf }
 }
 
-// certificate makes a certificate for the loopback interface, signed by a parent
-// or, without one, by itself.
+// certificate makes a certificate for the loopback interface, signed by parent
+// or, without one, self-signed.
 func certificate(t testing.TB, parent *x509.Certificate, signer *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

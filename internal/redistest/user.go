@@ -15,36 +15,37 @@ import (
 )
 
 // With LATCHKEY_ACL=minimal each server of this package has the user that
-// docs/security.md describes, and the library's connections are logged in as that
-// user. What tests do by hand they do as the administrator, as ever.
+// docs/security.md describes, and the connections of the library log in as that
+// user. The connections of the tests log in as the administrator.
 //
-// A test that makes its connection by [Server.Client] or [redis.NewClient] passes it
-// through [User] on its way to the library, or its options through [AsUser].
+// A test that makes its connection by [Server.Client] or [redis.NewClient]
+// passes it to the library through [User], or its options through [AsUser].
 
-// The library's users: of what docs/security.md says, and of the same with all Redis
-// channels, for tests of pubsub and of scripts, which do not use those of any object.
+// The library's users: the one of docs/security.md, and the same with all Redis
+// channels, for tests of pubsub and of scripts whose channels belong to no
+// object.
 const (
 	userName   = "minimal"
 	userOnAny  = "minimal-any"
 	userSecret = "of-no-weight"
 )
 
-// Minimal says whether the library is to run with the least rights.
+// Minimal reports whether the library is to run with the least rights.
 func Minimal() bool { return os.Getenv("LATCHKEY_ACL") == "minimal" }
 
-// Rights are what docs/security.md says that a user needs.
+// Rights are the rights that docs/security.md lists.
 type Rights struct {
 	Base    []string // on a single server, for names with the prefix
 	Sharded []string // for sharded pub/sub
-	Look    []string // instead of Base, for a user who may only look
+	Look    []string // instead of Base, for a user with read-only rights
 	List    []string // for latchkey ls and top
-	Cluster []string // in a cluster as well
+	Cluster []string // additional rights in a cluster
 	Acks    []string // for WithReplicaAck
 	Check   []string // for Client.Check
-	OwnTags []string // for names that have a hash tag of their own
+	OwnTags []string // for names with a hash tag of their own
 }
 
-// Usual are Base and Sharded, as far as the server of [Find] has the latter.
+// Usual returns Base and, if the server of [Find] has sharded pub/sub, Sharded.
 func (r Rights) Usual() []string {
 	if !Sharded() {
 		return slices.Clone(r.Base)
@@ -58,8 +59,8 @@ var (
 	aclCode   = regexp.MustCompile("`([+~&][^`]*)`")
 )
 
-// Documented reads docs/security.md, with prefix in the place of the "app:" there.
-// "" is that of an application whose names may be anything.
+// Documented reads docs/security.md, with prefix in place of "app:". An empty
+// prefix is for an application with arbitrary names.
 func Documented(prefix string) (Rights, error) {
 	text, err := securityText()
 	if err != nil {
@@ -111,7 +112,7 @@ func Documented(prefix string) (Rights, error) {
 	return r, nil
 }
 
-// securityText looks for the file from the working directory up.
+// securityText searches for the file from the working directory upwards.
 func securityText() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -130,12 +131,12 @@ func securityText() (string, error) {
 	}
 }
 
-// served has the addresses at which there are the users: of servers, and of proxies
-// before them.
+// served are the addresses that have the users: of servers, and of proxies in
+// front of them.
 var served sync.Map
 
-// userArgs are arguments of the server that give it its users: from the start, as they
-// must be there while it loads what it had. A Sentinel has none.
+// userArgs returns the arguments that give the server its users. They must
+// exist from the start, while the server loads its data. A Sentinel has none.
 func (s *Server) userArgs() ([]string, error) {
 	if !Minimal() || s.head != nil {
 		return nil, nil
@@ -151,7 +152,8 @@ func (s *Server) userArgs() ([]string, error) {
 	s.mu.Lock()
 	rules = append(rules, s.also...)
 	s.mu.Unlock()
-	// The server wants nothing beside "all keys", which the first pattern now says.
+	// The first pattern now means all keys, and the server accepts no other
+	// pattern beside it.
 	rules = slices.DeleteFunc(rules, func(rule string) bool { return rule[0] == '~' && rule != "~*" })
 	some := append([]string{"--user", userName, "on", ">" + userSecret}, rules...)
 	rules = slices.DeleteFunc(rules, func(rule string) bool { return rule[0] == '&' })
@@ -160,8 +162,9 @@ func (s *Server) userArgs() ([]string, error) {
 	return slices.Concat(some, all), nil
 }
 
-// Allow gives the library's users the rights to commands that docs/security.md names for
-// WithReplicaAck and Check, as far as the server has them.
+// Allow gives the library's users the rights to the commands that
+// docs/security.md lists for WithReplicaAck and Check, as far as the server has
+// them.
 func (s *Server) Allow(t testing.TB, commands ...string) {
 	t.Helper()
 	if !Minimal() {
@@ -188,11 +191,11 @@ func (s *Server) Allow(t testing.TB, commands ...string) {
 	}
 }
 
-// knows says whether the server has a command.
+// knows reports whether the server has a command.
 func (s *Server) knows(t testing.TB, command string) bool {
 	t.Helper()
 	var known []string
-	command, _, _ = strings.Cut(strings.ToLower(command), "|") // before 7.0 COMMAND INFO knows no subcommands
+	command, _, _ = strings.Cut(strings.ToLower(command), "|") // before 7.0 COMMAND INFO has no subcommands
 	Until(t, "an answer", func() bool {                        // a Sentinel may have cut all connections
 		var err error
 		known, err = s.do("COMMAND", "INFO", command)
@@ -201,10 +204,10 @@ func (s *Server) knows(t testing.TB, command string) bool {
 	return len(known) > 0 && known[0] != ""
 }
 
-// UserName is the user that the library's connections are logged in as.
+// UserName returns the user as which the library's connections log in.
 func UserName() string { return libraryUsers()[0] }
 
-// libraryUsers are the users that the library runs as.
+// libraryUsers returns the users as which the library runs.
 func libraryUsers() []string {
 	if Minimal() {
 		return []string{userName, userOnAny}
@@ -212,12 +215,11 @@ func libraryUsers() []string {
 	return []string{"default"}
 }
 
-// Deny takes the right to a command from the library, until the function it returns
-// is called.
+// Deny takes the right to a command from the library until allow is called.
 func (s *Server) Deny(t testing.TB, command string) (allow func()) {
 	t.Helper()
 	if !s.knows(t, command) {
-		return func() {} // it is not needed there
+		return func() {} // the server does not need it
 	}
 	s.mu.Lock()
 	s.denies = true
@@ -233,8 +235,8 @@ func (s *Server) Deny(t testing.TB, command string) (allow func()) {
 	}
 }
 
-// checkDenied fails the test if something that the library asked for was denied. It
-// may not have noticed: without a channel it polls.
+// checkDenied fails the test if a request of the library was denied. The
+// library itself may not notice: without a channel it polls.
 func (s *Server) checkDenied(t testing.TB) {
 	t.Helper()
 	if !Minimal() || s.head != nil {
@@ -260,7 +262,7 @@ func (s *Server) checkDenied(t testing.TB) {
 	}
 }
 
-// Denied returns what the server has denied to a user, as ACL LOG tells.
+// Denied returns what the server has denied to a user, according to ACL LOG.
 func (s *Server) Denied(t testing.TB, user string) []string {
 	t.Helper()
 	return denied(s.Do(t, "ACL", "LOG"), user)
@@ -277,7 +279,8 @@ func denied(log []string, users ...string) []string {
 		if len(entry) == 0 {
 			break
 		}
-		// go-redis asks for CLIENT SETINFO, and does without. Redis 6.2 calls that client.
+		// go-redis tries CLIENT SETINFO and can do without it. Redis 6.2 logs
+		// it as client.
 		if slices.Contains(users, entry["username"]) && entry["object"] != "client|setinfo" && entry["object"] != "client" {
 			out = append(out, fmt.Sprintf("%s %s (%s, %s times)", entry["reason"], entry["object"], entry["context"], entry["count"]))
 		}
@@ -285,8 +288,8 @@ func denied(log []string, users ...string) []string {
 	return out
 }
 
-// AsUser makes the library's user log in with these options, if it has one and they do
-// not name another, and returns them.
+// AsUser makes options log in as the library's user, if there is one and they
+// name no other, and returns them.
 func AsUser[O redis.Options | redis.UniversalOptions | redis.FailoverOptions](o *O) *O {
 	var name, secret *string
 	var inline *bool
@@ -305,11 +308,11 @@ func AsUser[O redis.Options | redis.UniversalOptions | redis.FailoverOptions](o 
 	return o
 }
 
-// User returns the connection that the library is to have of a test which has rdb:
-// rdb itself, but with LATCHKEY_ACL=minimal one with the same options, logged in as
-// the library's user. All calls with one rdb share it, and it is closed at the end of
-// the last test among them. What is no server of this package, or has logged in as a
-// user of the test's own, is left as it is.
+// User returns the connection that the library is to use in a test which has
+// rdb: rdb itself, or, with LATCHKEY_ACL=minimal, one with the same options
+// that is logged in as the library's user. All calls with one rdb share it, and
+// it is closed at the end of the last of their tests. A connection to any other
+// server, or of a user of the test's own, is returned unchanged.
 func User(t testing.TB, rdb redis.UniversalClient) redis.UniversalClient {
 	t.Helper()
 	return derive(t, rdb, userName)
@@ -365,8 +368,8 @@ func derive(t testing.TB, rdb redis.UniversalClient, user string) redis.Universa
 	return d.client
 }
 
-// loggedIn returns a new client with the options of rdb and this user; nil if there is
-// no such user.
+// loggedIn returns a new client with the options of rdb and this user, or nil
+// if there is no such user.
 func loggedIn(rdb redis.UniversalClient, user string) redis.UniversalClient {
 	switch rdb := rdb.(type) {
 	case *redis.Client:
@@ -375,7 +378,7 @@ func loggedIn(rdb redis.UniversalClient, user string) redis.UniversalClient {
 			return nil
 		}
 		o.Username, o.Password, o.PushNotificationProcessor = user, userSecret, nil
-		o.MaintNotificationsConfig = nil // which rdb writes to
+		o.MaintNotificationsConfig = nil // rdb writes to it
 		asGiven(&o.MaxRetries)
 		asGiven(&o.MinRetryBackoff)
 		asGiven(&o.MaxRetryBackoff)
@@ -398,15 +401,16 @@ func loggedIn(rdb redis.UniversalClient, user string) redis.UniversalClient {
 	return nil
 }
 
-// asGiven undoes what go-redis makes of an option: of -1 it makes 0, which would be
-// the default when given again.
+// asGiven undoes go-redis's conversion of an option: go-redis turns -1 into 0,
+// which would mean the default if it were passed again.
 func asGiven[T int | time.Duration](option *T) {
 	if *option == 0 {
 		*option = -1
 	}
 }
 
-// timeoutAsGiven is asGiven for an option that may be -2 as well, for -1.
+// timeoutAsGiven is asGiven for an option that may also be -2, which stands for
+// -1.
 func timeoutAsGiven(option *time.Duration) {
 	if *option <= 0 {
 		*option--

@@ -20,8 +20,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
-// noUser are the functions of tests that give the library a connection which is not its
-// user's, and why.
+// noUser are the test functions that give the library a connection of another
+// user, and why.
 var noUser = map[string]string{
 	"answer_test.go TestOtherRefusals":                     "nobody answers",
 	"answer_test.go TestRefusalIsToldAtOnce":               "nobody answers",
@@ -41,14 +41,16 @@ var noUser = map[string]string{
 	"rwlock/wait_test.go clientOn":                         "in memory",
 }
 
-// loggedIn is what the library may be given: what is so by itself, and what is in memory.
+// loggedIn matches connections that may be passed to the library: those logged
+// in as its user, and those to in-memory servers.
 var loggedIn = regexp.MustCompile(`^(redistest\.User(OnAny)?\(|redis\.NewClient\(redistest\.AsUser\(|env\.(Redis|Client\()|b\.(Redis|Client\()|nil$)`)
 
-// made are the connections with a name of their own that it may be given.
+// made matches the definitions of named connections that may be passed to it.
 const made = `\b%s :?= (redis\.NewClient\((redistest\.AsUser\(|&redis\.Options\{Addr: "(127\.0\.0\.1:1|192\.0\.2\.1:6379)"\})|(b|env|e\.bubble)\.Client\()`
 
-// TestNoTestForgetsTheUser: whatever a test gives the library has been through User or
-// AsUser, so that LATCHKEY_ACL=minimal is what it says.
+// TestNoTestForgetsTheUser checks that every connection that a test gives the
+// library has been passed through User or AsUser, so that LATCHKEY_ACL=minimal
+// applies to all.
 func TestNoTestForgetsTheUser(t *testing.T) {
 	var forgotten []string
 	seen := 0

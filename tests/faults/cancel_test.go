@@ -23,7 +23,7 @@ import (
 // prompt is how soon a call returns when its context has ended.
 const prompt = 100*time.Millisecond + faultNoise
 
-// A stage is a place where the end of a context can meet a Lock of "a".
+// A stage is a point at which the end of a context can interrupt a Lock of "a".
 type stage struct {
 	name string
 	// enter makes Redis so that a Lock gets no further than the stage, and
@@ -31,12 +31,13 @@ type stage struct {
 	enter func(t *testing.T, r *faultRig, rdb *redis.Client) (there func() bool, leave func())
 }
 
-// sends says that rdb's only connection is in use.
+// sends returns a function that reports whether rdb's only connection is in
+// use.
 func sends(rdb *redis.Client) func() bool {
 	return func() bool { s := rdb.PoolStats(); return s.TotalConns == 1 && s.IdleConns == 0 }
 }
 
-// heldElsewhere makes somebody else hold "a", and returns how to end that.
+// heldElsewhere makes another holder hold "a" and returns how to end that.
 func heldElsewhere(t *testing.T, r *faultRig) func() {
 	ctx := context.Background()
 	require.NoError(t, r.direct.HSet(ctx, "a", "somebody:1", 1).Err())
@@ -267,7 +268,7 @@ func TestFaultUnlockAtSilentServer(t *testing.T) {
 	}
 }
 
-// A second Unlock does not take away what its holder has come to hold anew.
+// A second Unlock does not take away a new hold of the same holder.
 func TestFaultSecondUnlockSparesNextHold(t *testing.T) {
 	t.Parallel()
 	r := newFaultRig(t)
@@ -288,7 +289,7 @@ func TestFaultSecondUnlockSparesNextHold(t *testing.T) {
 	r.free(t, "a")
 }
 
-// Close does not wait for a Redis that is silent, whatever is under way.
+// Close does not wait for a silent Redis, whatever is under way.
 func TestFaultCloseAtSilentServer(t *testing.T) {
 	t.Parallel()
 	const timeout = 500 * time.Millisecond
@@ -338,8 +339,8 @@ func TestFaultCloseAtSilentServer(t *testing.T) {
 	require.ErrorIs(t, err, latchkey.ErrClosed)
 }
 
-// Close ends every waiting call at once, also one that nobody can cancel, and
-// gives back what is held.
+// Close ends every waiting call at once, including a call that nobody can
+// cancel, and gives back what is held.
 func TestFaultCloseEndsWaiters(t *testing.T) {
 	t.Parallel()
 	r := newFaultRig(t)
@@ -372,9 +373,9 @@ func TestFaultCloseEndsWaiters(t *testing.T) {
 	r.free(t, "a", "mine")
 }
 
-// An Unlock whose turn does not come, because another call of the holder waits for an
-// answer of Redis's, has failed as any other: nothing keeps the lock from then on, and
-// Unlock may be called again.
+// An Unlock that gets no turn, because another call of its holder waits for a
+// reply, fails like any other Unlock: the hold is no longer renewed, and Unlock
+// may be called again.
 func TestFaultUnlockBehindReentry(t *testing.T) {
 	redistest.HoldsCommands(t)
 	const unlockTimeout, lease = 300 * time.Millisecond, time.Second
@@ -420,8 +421,8 @@ func TestFaultUnlockBehindReentry(t *testing.T) {
 	}
 }
 
-// Without a read timeout a context's deadline still bounds a command, where go-redis
-// looks at it: whose caller has gone must not keep a connection.
+// Without a read timeout the deadline of a context still bounds a command, if
+// go-redis heeds it: a caller that has gone must not keep a connection.
 func TestFaultNoReadTimeout(t *testing.T) {
 	t.Parallel()
 	r := newFaultRig(t)

@@ -22,11 +22,11 @@ import (
 	"github.com/latchkey-go/latchkey/rlock"
 )
 
-// many is how many goroutines are at it at once, so that one script serves many.
+// many is the number of goroutines at once, so that one script serves many.
 const many = 64
 
-// goAll runs f on as many goroutines, and returns when all have come back, if t has
-// not failed.
+// goAll runs f on n goroutines and returns when all have returned, unless t has
+// failed.
 func goAll(t *testing.T, n int, f func(i int)) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -39,8 +39,9 @@ func goAll(t *testing.T, n int, f func(i int)) {
 	}
 }
 
-// Many who take and free a lock each take less than two commands each, and nothing
-// is left; also when the server forgets its scripts in between.
+// Many goroutines that take and free a lock each need less than two commands
+// each, and nothing is left behind, even if the server forgets its scripts in
+// between.
 func TestCrowd(t *testing.T) {
 	r := newFaultRig(t)
 	r.servers[0].Do(t, "SCRIPT", "FLUSH")
@@ -76,8 +77,8 @@ func TestCrowd(t *testing.T) {
 	require.Empty(t, r.keys(t))
 }
 
-// What many find is what one finds: a lock that another has, one of another type,
-// and a lease of one's own.
+// Many callers get the same results as one: for a lock that another holder has,
+// for a key of another type, and with leases of their own.
 func TestCrowdOfAllKinds(t *testing.T) {
 	r := newFaultRig(t)
 	c := r.client(t, 0)
@@ -124,9 +125,9 @@ func TestCrowdOfAllKinds(t *testing.T) {
 	require.Empty(t, r.keys(t))
 }
 
-// Replies that are lost, late or doubled, and calls that are given up, in a crowd
-// over names that some share: never two inside, nobody fails who has not given up,
-// and nothing is left.
+// Replies that are lost, late or doubled, and calls that give up, in a crowd
+// over names that some share. There are never two holders, nobody fails who has
+// not given up, and nothing is left behind.
 func TestFaultCrowd(t *testing.T) {
 	r := newFaultRig(t)
 	r.holdFor(50 * time.Millisecond)
@@ -181,8 +182,8 @@ func TestFaultCrowd(t *testing.T) {
 	r.gone(t, 20*time.Second) // a list of those who wait ends by itself
 }
 
-// A user who may not run the script for one of many names is told so, and nobody
-// else is.
+// A user who may not run the script for one of many names gets that error, and
+// no other caller does.
 func TestCrowdWithoutRights(t *testing.T) {
 	r := newFaultRig(t)
 	r.servers[0].Do(t, "ACL", "SETUSER", "worker", "on", "nopass", "~crowd:*", "~latchkey_next:*", "&*", "+@all")
@@ -205,8 +206,8 @@ func TestCrowdWithoutRights(t *testing.T) {
 	require.Empty(t, r.keys(t))
 }
 
-// One test in fake time after another may have a crowd: nothing that one has used is
-// used by the next.
+// Tests in fake time may have crowds one after another: no test uses what
+// another has used.
 func TestCrowdInFakeTime(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection would empty a sync.Pool
 	for range 2 {

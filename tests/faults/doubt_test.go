@@ -16,8 +16,9 @@ import (
 	"github.com/latchkey-go/latchkey/rlock"
 )
 
-// A release whose answer was late was sent again, and that one was answered; the
-// first one may arrive yet, and must not meet the next hold of its holder.
+// The reply to a release was late, so the release was sent again and answered.
+// The first request may still arrive, and must not end the next hold of its
+// holder.
 func TestFaultRepeatedReleaseSparesNextHoldOfItsHolder(t *testing.T) {
 	t.Parallel()
 	r := newFaultRig(t)
@@ -42,8 +43,9 @@ func TestFaultRepeatedReleaseSparesNextHoldOfItsHolder(t *testing.T) {
 	r.free(t, "a")
 }
 
-// twice lets the network deliver the next run of a script twice: at once, after which
-// it calls done, and again when it has been held for a while. Only that is answered.
+// twice makes the network deliver the next run of a script twice: at once,
+// after which it calls done, and again after the time held. Only the second run
+// is answered.
 func twice(t *testing.T, env *redistest.Env, rdb *redis.Client, script *lua.Script, held time.Duration, done func()) *redistest.Proxy {
 	link := env.Link(rdb)
 	link.HoldFor(held)
@@ -64,8 +66,9 @@ func twice(t *testing.T, env *redistest.Env, rdb *redis.Client, script *lua.Scri
 	return link
 }
 
-// A request that the network delivers twice may be told that it came too late, and
-// yet have been granted, the first time. Whoever gives up then leaves nothing.
+// A request that the network delivers twice may be refused as too late although
+// its first delivery was granted. A caller that then gives up leaves nothing
+// behind.
 func TestFaultTooLateTheSecondTime(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		rdb := env.Client(func(o *redis.Options) { o.ReadTimeout = time.Minute })
@@ -85,8 +88,8 @@ func TestFaultTooLateTheSecondTime(t *testing.T) {
 	})
 }
 
-// A first request that is refused for its time, because the clocks differ, is no
-// doubt, nor is one that was too late before a plain refusal.
+// A first request that is refused as too late because the clocks differ leaves
+// no doubt. Nor does one that was too late before a plain refusal.
 func TestFaultClockAheadIsNoDoubt(t *testing.T) {
 	for _, off := range []time.Duration{-1500 * time.Millisecond, -time.Hour, 8 * time.Second} {
 		redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
@@ -106,9 +109,9 @@ func TestFaultClockAheadIsNoDoubt(t *testing.T) {
 	}
 }
 
-// Whose lease has ended because the server's clock was set forward learns of it as he
-// gives back, although the first request is too late for a clock that nobody knew,
-// and asks for the lock for somebody else as well.
+// A holder whose lease has ended because the server's clock was set forward
+// learns of it at Unlock, even if its first request is too late by the unknown
+// clock and asks for the lock for another caller as well.
 func TestFaultClockLeapIsNoDoubt(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -136,8 +139,8 @@ func TestFaultClockLeapIsNoDoubt(t *testing.T) {
 	}
 }
 
-// A release that the network delivers twice may be told that it came too late, and yet
-// have been carried out, the first time: nothing is lost then.
+// A release that the network delivers twice may be refused as too late although
+// its first delivery was executed. The hold was not lost then.
 func TestFaultReleaseTooLateTheSecondTime(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		const held = 800 * time.Millisecond // less than a request may take, but for the clock
@@ -161,8 +164,8 @@ func TestFaultReleaseTooLateTheSecondTime(t *testing.T) {
 	})
 }
 
-// What has cost the connection for wake-ups may have cost what Redis knew: holds
-// are looked at then, and not only when their next renewal is due.
+// An event that has broken the connection for wake-ups may have cost Redis its
+// data. Holds are looked at then, not only at their next renewal.
 func TestFaultLookedAtAfterReconnect(t *testing.T) {
 	t.Parallel()
 	r := newFaultRig(t)
@@ -187,7 +190,7 @@ func TestFaultLookedAtAfterReconnect(t *testing.T) {
 	require.NoError(t, locktest.Within(t, waiting, 5*time.Second).Hold.Unlock(t.Context()))
 }
 
-// An extension that was sent and not answered says so.
+// An Extend that was sent and not answered reports MaybeApplied.
 func TestFaultExtendWithoutAnswer(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		c := locktest.NewClient(t, env.Redis)

@@ -12,8 +12,9 @@ import (
 	"github.com/latchkey-go/latchkey/rlock"
 )
 
-// lateExtend extends a hold, whose answer comes when the holder has given it back and
-// taken the lock anew. It returns that hold, and what Extend and Unlock came to.
+// lateExtend extends a hold. The reply comes after the holder has unlocked and
+// has taken the lock again. It returns the new hold and the errors of Extend
+// and Unlock.
 func lateExtend(t *testing.T, r *faultRig, before func()) (next *latchkey.Hold, extended, unlocked error) {
 	t.Helper()
 	c := r.client(t, 0)
@@ -39,8 +40,9 @@ func lateExtend(t *testing.T, r *faultRig, before func()) (next *latchkey.Hold, 
 	return next, <-extend, <-unlock
 }
 
-// An extension that is answered late says nothing of the next hold of its holder,
-// which would be believed in for longer than Redis keeps it, and not be renewed.
+// A late reply to Extend does not affect the next hold of the holder. Otherwise
+// that hold would be trusted for longer than Redis keeps it, and would not be
+// renewed.
 func TestFaultLateExtendSparesNextHold(t *testing.T) {
 	t.Parallel()
 	r := newFaultRig(t)
@@ -52,7 +54,7 @@ func TestFaultLateExtendSparesNextHold(t *testing.T) {
 	require.NoError(t, next.Unlock(t.Context()))
 }
 
-// Nor does one that has found the lock gone.
+// The same for an Extend that has found the lock gone.
 func TestFaultLateExtendOfLostHoldSparesNextHold(t *testing.T) {
 	t.Parallel()
 	r := newFaultRig(t)

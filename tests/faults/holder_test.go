@@ -11,8 +11,8 @@ import (
 	"github.com/latchkey-go/latchkey/rlock"
 )
 
-// Goroutines that share a holder unlock at the same time: each gives back a hold of
-// its own, and none is left behind.
+// Goroutines that share a holder unlock at the same time. Each releases a hold
+// of its own, and none is left behind.
 func TestHolderUnlocksAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	const holds = 3

@@ -19,9 +19,9 @@ import (
 	"github.com/latchkey-go/latchkey/rlock"
 )
 
-// With ContextTimeoutEnabled a command is sent on its caller's goroutine: what is lost
-// on the way is asked for again, and a caller whose context ends is back at once,
-// though the server is silent.
+// With ContextTimeoutEnabled a command is sent on its caller's goroutine. A
+// command that is lost is sent again, and a caller whose context ends returns
+// at once, even if the server is silent.
 func TestFaultInline(t *testing.T) {
 	r := newFaultRig(t)
 	c := locktest.NewClient(t, r.dial(t, redis.UniversalOptions{ContextTimeoutEnabled: true}))
@@ -53,7 +53,8 @@ func TestFaultInline(t *testing.T) {
 	})
 }
 
-// A caller whose context may be cancelled needs no goroutine for a command.
+// With ContextTimeoutEnabled a command needs no goroutine, even if its caller's
+// context may be cancelled.
 func TestInlineNeedsNoGoroutine(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := redistest.User(t, s.Client(t, func(o *redis.Options) { o.ContextTimeoutEnabled = true }))
@@ -83,8 +84,8 @@ func TestInlineNeedsNoGoroutine(t *testing.T) {
 	})
 }
 
-// A server that answers later than a command may take on its caller's goroutine is
-// asked by goroutines from then on, and by callers when it is fast again.
+// If a server answers later than a command may take on its caller's goroutine,
+// later commands get goroutines of their own, until the server is fast again.
 func TestInlineOnASlowServer(t *testing.T) {
 	r := newFaultRig(t)
 	c := locktest.NewClient(t, r.dial(t, redis.UniversalOptions{ContextTimeoutEnabled: true}))
@@ -108,8 +109,8 @@ func TestInlineOnASlowServer(t *testing.T) {
 	require.EqualValues(t, 3, asked.Load(), "each is asked once")
 }
 
-// What is not asked again when its answer is lost is not given up after what a command
-// may take on its caller's goroutine.
+// A command that is not repeated after a lost reply is not given up after the
+// time that a command may take on its caller's goroutine.
 func TestForceUnlockOnASlowServer(t *testing.T) {
 	r := newFaultRig(t)
 	c := locktest.NewClient(t, r.dial(t, redis.UniversalOptions{ContextTimeoutEnabled: true}))

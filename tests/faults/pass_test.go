@@ -17,10 +17,10 @@ import (
 	"github.com/latchkey-go/latchkey/rlock"
 )
 
-// Whatever becomes of a request that passes a fenced lock on, nobody is let in
-// beside its holder, nobody waits for ever, and tokens grow. Some of the waiters
-// give up, some want a lease of their own, which takes such a request, and one holder
-// comes again and again.
+// Whatever becomes of a request that passes a fenced lock on, there is one
+// holder at a time, no waiter waits for ever, and tokens grow. Some waiters
+// give up; some want a lease of their own, which requires such a request; and
+// one holder comes again and again.
 func TestFaultPass(t *testing.T) {
 	for _, act := range []redistest.Act{
 		redistest.Drop, redistest.Swallow, redistest.LoseRST, redistest.LoseFIN,

@@ -22,8 +22,8 @@ const (
 	waiterPatience = 30 * time.Second
 )
 
-// A server that only says that it is loading is asked for three seconds, by a
-// call that nobody has told to wait. It is no waiter meanwhile.
+// A call without a wait asks a server that is loading for three seconds. It
+// does not count as a waiter meanwhile.
 func TestFaultPatienceOfCaller(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		waits := 0
@@ -47,8 +47,8 @@ func TestFaultPatienceOfCaller(t *testing.T) {
 	})
 }
 
-// Those who wait outlive a failover, and when they give up they do so together,
-// not one after the other.
+// Waiters outlive a failover. If they give up, they do so together, not one
+// after another.
 func TestFaultPatienceOfWaiters(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		c := latchkey.New(env.Redis)
@@ -99,8 +99,8 @@ func TestFaultPatienceOfWaiters(t *testing.T) {
 	})
 }
 
-// With ContextTimeoutEnabled a connection that has died under a call is not read from
-// for longer than the call takes: those who come after need it.
+// With ContextTimeoutEnabled a dead connection is read no longer than its call
+// takes, because other calls need it.
 func TestFaultDeadConnectionIsSoonFreed(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		rdb := env.Client(func(o *redis.Options) { o.PoolSize, o.ContextTimeoutEnabled = 1, true })

@@ -25,8 +25,8 @@ const (
 	heartbeat = 2 * time.Second
 )
 
-// waiting begins a Lock of name on c and returns when it sleeps: it has asked,
-// subscribed, and asked again.
+// waiting starts a Lock of name on c and returns when the call sleeps: it has
+// asked, subscribed, and asked again.
 func (r *faultRig) waiting(t testing.TB, c *latchkey.Client, name string) <-chan locktest.Outcome {
 	t.Helper()
 	before := r.ran(t)
@@ -35,13 +35,13 @@ func (r *faultRig) waiting(t testing.TB, c *latchkey.Client, name string) <-chan
 	return res
 }
 
-// ran returns how many scripts have run to their end.
+// ran returns how many scripts have run to the end.
 func (r *faultRig) ran(t testing.TB) int64 {
 	t.Helper()
 	return r.servers[0].CommandStats(t)["evalsha"]
 }
 
-// granted receives a hold that must come within d.
+// granted returns the hold of res, which must come within d.
 func granted(t testing.TB, res <-chan locktest.Outcome, d time.Duration) *latchkey.Hold {
 	t.Helper()
 	got := locktest.Within(t, res, d)
@@ -68,7 +68,7 @@ func TestFaultSubscriberKilled(t *testing.T) {
 	r.free(t, "a")
 }
 
-// The connection for wake-ups goes deaf: nothing comes on it any more, and
+// The connection for wake-ups goes silent: nothing arrives on it any more, and
 // nobody closes it.
 func TestFaultSubscriberDeaf(t *testing.T) {
 	t.Parallel()
@@ -130,7 +130,8 @@ func TestFaultMessageLost(t *testing.T) {
 	r.free(t, "a")
 }
 
-// The lock comes free without a message: deleted by hand, or its holder crashed.
+// The lock becomes free without a message: it is deleted by hand, or its holder
+// crashes.
 func TestFaultFreedWithoutMessage(t *testing.T) {
 	t.Parallel()
 	r := newFaultRig(t)
@@ -196,8 +197,8 @@ func TestFaultFreedWhileSubscribing(t *testing.T) {
 	r.free(t, "a")
 }
 
-// Without rights to channels, nothing can be published and nothing subscribed
-// to. Locks work all the same.
+// Without rights to channels, nothing can be published or subscribed to. Locks
+// still work.
 func TestFaultChannelDenied(t *testing.T) {
 	t.Parallel()
 	r := newFaultRig(t)
@@ -265,7 +266,7 @@ func TestFaultPolling(t *testing.T) {
 	r.free(t, "a")
 }
 
-// Not parallel: it is as much as the machine can do.
+// Not parallel: it uses the whole machine.
 func TestFaultTenThousandWaiters(t *testing.T) {
 	const waiters, handovers = 10_000, 500
 	r := newFaultRig(t)
@@ -334,8 +335,9 @@ func TestFaultTenThousandWaiters(t *testing.T) {
 	r.free(t, "a")
 }
 
-// Anybody may publish to the channel of a lock. A message costs one question at
-// most, however many wait, a flood far less, and grants nothing.
+// Anybody may publish to the channel of a lock. A message costs at most one
+// request, however many waiters there are; a flood costs far less for each
+// message; and none grants anything.
 func TestFaultForgedMessages(t *testing.T) {
 	t.Parallel()
 	const waiters, messages = 100, 5000

@@ -19,8 +19,8 @@ import (
 	"github.com/latchkey-go/latchkey/rlock"
 )
 
-// lostReplies are the ways to lose the answer to a script that has run. A held
-// one comes after go-redis's read timeout.
+// lostReplies are the ways to lose the reply to a script that has run. A held
+// reply comes after go-redis's read timeout.
 var lostReplies = []redistest.Act{redistest.LoseRST, redistest.LoseFIN, redistest.Swallow, redistest.Hold}
 
 // TestFaultReplay runs every scenario on one server and on a cluster.
@@ -136,8 +136,8 @@ func replyOfReleaseLost(t *testing.T, r *faultRig) {
 	require.Zero(t, c.Stats().Losses)
 }
 
-// A release whose reply is lost is asked for again after somebody else has come
-// to hold the lock: that one keeps it.
+// A release whose reply is lost is repeated after another holder has taken the
+// lock. That holder keeps it.
 func TestFaultRepeatedReleaseSparesSuccessor(t *testing.T) {
 	t.Parallel()
 	r := newFaultRig(t)
@@ -190,7 +190,7 @@ func nestedRepliesLost(t *testing.T, r *faultRig) {
 	}
 }
 
-// A request that arrives twice does what it does once.
+// A request that arrives twice takes effect once.
 func duplicateDelivery(t *testing.T, r *faultRig) {
 	c := r.client(t, 0, latchkey.WithWatchdogTimeout(900*time.Millisecond))
 	l := rlock.New(c, "a", rlock.Fenced())
@@ -223,8 +223,8 @@ func duplicateDelivery(t *testing.T, r *faultRig) {
 	r.free(t, "a")
 }
 
-// A release sits in the network until its holder has the lock anew: it must not
-// take that away.
+// A release is delayed in the network until its holder has the lock again, and
+// must not end that hold.
 func TestFaultLateReleaseSparesNextHoldOfItsHolder(t *testing.T) {
 	t.Parallel()
 	r := newFaultRig(t)
@@ -263,8 +263,8 @@ func TestFaultLateReleaseSparesNextHoldOfItsHolder(t *testing.T) {
 	r.free(t, "a")
 }
 
-// A Lock that ended without an answer leaves nothing: here the script has run
-// and its reply is never delivered.
+// A Lock that ended without a reply leaves nothing behind: here the script has
+// run, and its reply is never delivered.
 func abandonedAcquire(t *testing.T, r *faultRig) {
 	redistest.HoldsCommands(t)
 	c := r.client(t, 0)
@@ -296,9 +296,9 @@ func abandonedAcquire(t *testing.T, r *faultRig) {
 	}
 }
 
-// The request itself is late: it reaches Redis after its caller has gone. With a
-// deadline on the context it changes nothing at all; after a cancel it is taken
-// back.
+// The request itself is late: it reaches Redis after its caller has gone. With
+// a deadline on the context it changes nothing. After a cancellation it is
+// taken back.
 func lateAcquire(t *testing.T, r *faultRig) {
 	redistest.HoldsCommands(t)
 	c := r.client(t, 0)
@@ -335,8 +335,9 @@ func lateAcquire(t *testing.T, r *faultRig) {
 	r.free(t, "a")
 }
 
-// One goroutine gives back while another of the same holder takes: whatever the
-// network does to their requests, who has been told that it holds does.
+// One goroutine releases while another of the same holder acquires. Whatever
+// the network does to their requests, a caller that was told that it holds the
+// lock does.
 func TestFaultLockDuringUnlockOfOneHolder(t *testing.T) {
 	t.Parallel()
 	r := newFaultRig(t)
@@ -357,13 +358,11 @@ func TestFaultLockDuringUnlockOfOneHolder(t *testing.T) {
 	r.free(t, "a")
 }
 
-// The same, where the next hold began as a re-entry into the one that is given
-// back, and goes on under its holder.
+// The same if the next hold began as a re-entry into the hold that is released
+// and continues under its holder.
 //
-// The Unlock waits for the answer to the re-entry, for faultRead, before it may send
-// anything. With an unlock timeout of faultRead it had a few ms left for its own request,
-// which was enough only as long as a request was read for 1 s whatever was left: since
-// commit 4cc6556 Unlock was back before its request had come to the proxy.
+// The Unlock waits for the reply to the re-entry, for faultRead, before it may
+// send its request. The unlock timeout is therefore longer than faultRead.
 func TestFaultLateReleaseSparesReentry(t *testing.T) {
 	t.Parallel()
 	r := newFaultRig(t)
@@ -396,7 +395,8 @@ func TestFaultLateReleaseSparesReentry(t *testing.T) {
 	require.NoError(t, next.Unlock(t.Context()))
 }
 
-// A frozen server wakes up to two hundred requests whose callers have gone.
+// A frozen server resumes and runs two hundred requests whose callers have
+// gone.
 func TestFaultFrozenServerMakesNoGhosts(t *testing.T) {
 	for _, end := range []error{context.DeadlineExceeded, context.Canceled} {
 		t.Run(end.Error(), func(t *testing.T) {
@@ -483,8 +483,8 @@ func TestFaultFrozenServerMakesNoGhosts(t *testing.T) {
 	}
 }
 
-// A request that was late is repeated and granted; it comes when the lock has
-// been given back, and must not hold it for nobody.
+// A late request is repeated and granted. The late one arrives after the lock
+// has been released, and must not take it for nobody.
 func TestFaultRequestComesAfterTheRelease(t *testing.T) {
 	t.Parallel()
 	r := newFaultRig(t)

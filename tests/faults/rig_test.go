@@ -26,7 +26,8 @@ const faultNoise = 250 * time.Millisecond
 // faultRead is a read timeout of go-redis that a test can wait for.
 const faultRead = 200 * time.Millisecond
 
-// A faultRig is Redis, one server or a cluster, with a proxy before each node.
+// A faultRig is Redis, one server or a cluster, with a proxy in front of each
+// node.
 type faultRig struct {
 	servers []*redistest.Server
 	proxies []*redistest.Proxy
@@ -98,7 +99,7 @@ func (r *faultRig) client(t testing.TB, read time.Duration, opts ...latchkey.Opt
 	return locktest.NewClient(t, r.dial(t, redis.UniversalOptions{ReadTimeout: read}), opts...)
 }
 
-// on does act to the next n runs of script.
+// on applies act to the next n runs of script.
 func (r *faultRig) on(n int64, script *lua.Script, act redistest.Act) {
 	var left atomic.Int64
 	left.Store(n)
@@ -156,7 +157,7 @@ func (r *faultRig) keys(t testing.TB) []string {
 	return out
 }
 
-// fields returns the lock as it stands in Redis.
+// fields returns the fields of the lock in Redis.
 func (r *faultRig) fields(t testing.TB, name string) map[string]string {
 	t.Helper()
 	m, err := r.direct.HGetAll(t.Context(), name).Result()
@@ -170,8 +171,8 @@ func (r *faultRig) gone(t testing.TB, within time.Duration) {
 	require.Eventually(t, func() bool { return len(r.keys(t)) == 0 }, within, 5*time.Millisecond, "keys are left")
 }
 
-// free proves that nothing is stuck: another client takes the lock at once, and
-// nothing is left when it has given it back.
+// free checks that nothing is stuck: another client takes the lock at once, and
+// nothing is left behind after it has released the lock.
 func (r *faultRig) free(t testing.TB, names ...string) {
 	t.Helper()
 	c := latchkey.New(redistest.User(t, r.direct))
@@ -186,7 +187,7 @@ func (r *faultRig) free(t testing.TB, names ...string) {
 	require.Empty(t, r.keys(t))
 }
 
-// faultHolder holds name on a client of its own, around the proxies.
+// holder holds name on a client of its own, which does not use the proxies.
 func (r *faultRig) holder(t testing.TB, name string, opts ...latchkey.Option) *latchkey.Hold {
 	t.Helper()
 	h, err := rlock.New(locktest.NewClient(t, r.direct, opts...), name).Lock(context.Background())
@@ -194,7 +195,7 @@ func (r *faultRig) holder(t testing.TB, name string, opts ...latchkey.Option) *l
 	return h
 }
 
-// quiet proves that c has nothing under way and nothing subscribed.
+// quiet checks that c has no request under way and no subscription.
 func (r *faultRig) quiet(t testing.TB, c *latchkey.Client) {
 	t.Helper()
 	redistest.Until(t, "the client to settle", func() bool {
@@ -206,7 +207,7 @@ func (r *faultRig) quiet(t testing.TB, c *latchkey.Client) {
 	}
 }
 
-// maybeApplied says what the error says about itself.
+// maybeApplied returns MaybeApplied of an error.
 func maybeApplied(t testing.TB, err error) bool {
 	t.Helper()
 	var e *latchkey.Error
@@ -214,7 +215,8 @@ func maybeApplied(t testing.TB, err error) bool {
 	return e.MaybeApplied()
 }
 
-// A section counts who is in a critical section, and how often there were two.
+// A section counts the callers in a critical section, and how often there were
+// two.
 type section struct {
 	in, clashes, passes atomic.Int64
 	mu                  sync.Mutex
@@ -248,7 +250,7 @@ func (s *section) err() error {
 // errorIs is errors.Is for places where require must not be called.
 func errorIs(err, target error) bool { return errors.Is(err, target) }
 
-// errorCode says whether err is Redis's error with that code.
+// errorCode reports whether err is an error reply of Redis with that code.
 func errorCode(err error, code string) bool {
 	return err != nil && redis.HasErrorPrefix(err, code)
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/latchkey-go/latchkey/rlock"
 )
 
-// traffic takes and gives back locks, by several clients of r at once, until
-// stop is closed. Every error, every clash of two holders and every token that
-// does not grow fails the test.
+// traffic takes and releases locks by several clients at once, until stop is
+// closed. An error, two holders at once, or a token that does not grow fails
+// the test.
 func (r *faultRig) traffic(t *testing.T, stop <-chan struct{}, clients, workers, names int, opts ...latchkey.Option) (passes int64) {
 	t.Helper()
 	secs := make([]section, names)
@@ -78,8 +78,8 @@ func (r *faultRig) traffic(t *testing.T, stop <-chan struct{}, clients, workers,
 	return passes
 }
 
-// until calls f again and again until that was enough, half a minute at most, and closes
-// stop then.
+// until calls f again and again until enough returns true, for half a minute at
+// most, and then closes stop.
 func until(pause time.Duration, enough func() bool, f func()) (stop chan struct{}) {
 	stop = make(chan struct{})
 	go func() {
@@ -127,8 +127,8 @@ func TestFaultConnectionsKilled(t *testing.T) {
 	r.free(t, "t0", "t1", "t2")
 }
 
-// Redis comes back without its data: holders learn of it with their next
-// renewal, waiters get in.
+// Redis restarts without its data. Holders learn of it with their next renewal,
+// and waiters get the lock.
 func TestFaultRestartEmpty(t *testing.T) {
 	t.Parallel()
 	r := newFaultRig(t)
@@ -187,7 +187,8 @@ func TestFaultRestartIdle(t *testing.T) {
 	r.free(t, "a")
 }
 
-// A server at its memory limit: nobody gets in, everybody gets out.
+// A server at its memory limit: nothing can be taken, and everything can be
+// given back.
 func TestFaultOutOfMemory(t *testing.T) {
 	t.Parallel()
 	r := newFaultRig(t)
@@ -271,9 +272,9 @@ func TestFaultWrongType(t *testing.T) {
 	r.free(t, "a", "held")
 }
 
-// A fencing token counter that holds something else is a conflict of keys too, with
-// nothing changed: the lock is not taken, the counter is left alone, and a hold whose
-// counter was broken is given back, to nobody.
+// A fencing token counter with another content is a key conflict and is not
+// changed. The lock is not taken. A hold whose counter was broken can be
+// released, but not granted to another caller.
 func TestFaultCounterIsNoNumber(t *testing.T) {
 	t.Parallel()
 	r := newFaultRig(t)
@@ -310,8 +311,8 @@ func TestFaultCounterIsNoNumber(t *testing.T) {
 	}
 }
 
-// A server that has become a replica. A short spell is survived by those who
-// hold and by those who ask; a long one ends in an error that tells.
+// A server becomes a replica. Holders and callers survive a short time of that.
+// A long one ends in an error that tells the reason.
 func TestFaultReadOnly(t *testing.T) {
 	t.Parallel()
 	r := newFaultRig(t)
@@ -455,8 +456,8 @@ func TestFaultClientPause(t *testing.T) {
 	}
 }
 
-// Somebody takes the lock away: its holder hears of it with its next renewal,
-// whoever waits gets it at once, and the former holder cannot take it from him.
+// The lock is taken away. Its holder learns of it with its next renewal, a
+// waiter gets the lock at once, and the former holder cannot take it back.
 func TestFaultForcedUnlock(t *testing.T) {
 	t.Parallel()
 	r := newFaultRig(t)
@@ -490,7 +491,7 @@ func TestFaultForcedUnlock(t *testing.T) {
 	r.free(t, "a")
 }
 
-// Where the lock was taken away and nobody noticed yet, Unlock says so and
+// If the lock was taken away and nobody has noticed yet, Unlock reports it and
 // spares the successor.
 func TestFaultUnlockAfterForcedUnlock(t *testing.T) {
 	t.Parallel()
@@ -509,8 +510,8 @@ func TestFaultUnlockAfterForcedUnlock(t *testing.T) {
 	r.free(t, "a")
 }
 
-// A process that comes back under the id it had does not take what it held
-// before for its own.
+// A process that comes back with its former id does not own what it held
+// before.
 func TestFaultReusedID(t *testing.T) {
 	t.Parallel()
 	r := newFaultRig(t)
@@ -542,8 +543,8 @@ func TestFaultReusedID(t *testing.T) {
 	r.free(t, "a0", "a19")
 }
 
-// Whose Unlock by the holder in the context got no answer may call it again, as one
-// that has the Hold may.
+// An Unlock by the holder in the context that got no reply may be called again,
+// like the Unlock of a Hold.
 func TestFaultUnlockByHolderAgain(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		c := locktest.NewClient(t, env.Redis)

@@ -19,7 +19,7 @@ import (
 	"github.com/latchkey-go/latchkey/rlock"
 )
 
-// A dog is a client in a bubble whose renewals are counted.
+// A dog is a client in a bubble that counts its renewals.
 type dog struct {
 	*redistest.Env
 	c        *latchkey.Client
@@ -44,10 +44,10 @@ func keep(t *testing.T, f func(t *testing.T, d *dog), opts ...latchkey.Option) {
 	})
 }
 
-// pttl is what is left of the lease in Redis.
+// pttl returns what is left of the lease in Redis.
 func (d *dog) pttl(name string) time.Duration { return d.Redis.PTTL(context.Background(), name).Val() }
 
-// believable is for how long a lease is believed in.
+// believable returns how long a lease is trusted.
 func believable(lease time.Duration) time.Duration { return lease - lease/100 - 2*time.Millisecond }
 
 func lost(h *latchkey.Hold) bool {
@@ -76,7 +76,7 @@ func requireHeld(t *testing.T, h *latchkey.Hold) {
 	require.Positive(t, h.Remaining())
 }
 
-// 360 renewals an hour, which is a command in ten seconds, and nothing else.
+// An hour takes 360 renewals, one command every ten seconds, and nothing else.
 func TestAnHourOfRenewals(t *testing.T) {
 	keep(t, func(t *testing.T, d *dog) {
 		h, err := rlock.New(d.c, "a").Lock(t.Context())
@@ -99,8 +99,8 @@ func TestAnHourOfRenewals(t *testing.T) {
 	})
 }
 
-// A renewal may be carried out although nobody hears of it: the hold is lost, and Redis
-// has it for long. Unlock gives it back.
+// A renewal may be executed although its reply is lost. The client then loses
+// the hold, but Redis keeps it for long. Unlock releases it.
 func TestUnheardRenewalOfALostHold(t *testing.T) {
 	keep(t, func(t *testing.T, d *dog) {
 		h, err := rlock.New(d.c, "a").Lock(t.Context())
@@ -133,7 +133,8 @@ func TestUnheardRenewalOfALostHold(t *testing.T) {
 	})
 }
 
-// The same on a real server: its waiter of another client does not wait for the lease.
+// The same on a real server: a waiter of another client does not wait for the
+// lease.
 func TestFaultUnheardRenewalOfALostHold(t *testing.T) {
 	const lease = 3 * time.Second
 	s := redistest.Start(t)
@@ -163,8 +164,8 @@ func TestFaultUnheardRenewalOfALostHold(t *testing.T) {
 	require.NoError(t, got.Value.Unlock(t.Context()))
 }
 
-// The holder has come to have it again while the hold of before was being lost: an Unlock
-// of that one takes nothing.
+// The holder has taken the lock again while its earlier hold was being lost. An
+// Unlock of the earlier hold takes nothing away.
 func TestUnlockAfterLossSparesTheNextHold(t *testing.T) {
 	keep(t, func(t *testing.T, d *dog) {
 		ctx := latchkey.WithHolder(t.Context())
@@ -214,7 +215,7 @@ func TestKeyVanishes(t *testing.T) {
 	})
 }
 
-// The server says nothing any more. The hold ends on this side first.
+// The server falls silent. The hold ends on the client's side first.
 func TestSilentServer(t *testing.T) {
 	keep(t, func(t *testing.T, d *dog) {
 		h, err := rlock.New(d.c, "a").Lock(t.Context())
@@ -247,7 +248,7 @@ func TestSilentServer(t *testing.T) {
 	})
 }
 
-// Two of three renewals get no answer, in turns of all kinds, for an hour.
+// Two of three renewals get no reply, in all ways in turn, for an hour.
 func TestFailedRenewalsAreNoLoss(t *testing.T) {
 	for _, act := range []redistest.Act{redistest.LoseRST, redistest.Swallow, redistest.Drop, redistest.RefuseRST} {
 		t.Run(act.String(), func(t *testing.T) {
@@ -332,7 +333,8 @@ func TestFixedLease(t *testing.T) {
 	})
 }
 
-// Extend makes the lease longer than the watchdog would. It goes on all the same.
+// Extend makes the lease longer than the watchdog would. The watchdog continues
+// all the same.
 func TestExtendAndThenTheWatchdog(t *testing.T) {
 	keep(t, func(t *testing.T, d *dog) {
 		h, err := rlock.New(d.c, "a").Lock(t.Context())
@@ -346,7 +348,7 @@ func TestExtendAndThenTheWatchdog(t *testing.T) {
 	})
 }
 
-// Whoever has extended a hold hears of its loss as soon as anybody.
+// A holder that has extended its hold learns of a loss as soon as any other.
 func TestExtendedHoldHearsOfItsLoss(t *testing.T) {
 	keep(t, func(t *testing.T, d *dog) {
 		h, err := rlock.New(d.c, "a").Lock(t.Context())
@@ -360,8 +362,9 @@ func TestExtendedHoldHearsOfItsLoss(t *testing.T) {
 	})
 }
 
-// What took a hold may have taken more: one with a fixed lease hears of it with the
-// first that is told, and not when its lease is over.
+// Whatever took one hold may have taken more. A hold with a fixed lease learns
+// of its loss together with the first hold that does, not at the end of its
+// lease.
 func TestLossIsLookedFor(t *testing.T) {
 	keep(t, func(t *testing.T, d *dog) {
 		fixed, err := rlock.New(d.c, "fixed").Lock(t.Context(), latchkey.Lease(time.Hour))
@@ -378,7 +381,7 @@ func TestLossIsLookedFor(t *testing.T) {
 	})
 }
 
-// The longer lease wins, and one that is renewed over one that is not.
+// The longer lease counts, and a renewed lease outweighs a fixed one.
 func TestNestedLeases(t *testing.T) {
 	keep(t, func(t *testing.T, d *dog) {
 		l := rlock.New(d.c, "a")
@@ -478,8 +481,8 @@ func TestAbandonedAcquireIsNotRenewed(t *testing.T) {
 	}
 }
 
-// In the last millisecond of a lease nothing is left of it, which is not the
-// same as nothing known.
+// In its last millisecond, 0 ms of a lease remain, which does not mean that its
+// rest is unknown.
 func TestLastMillisecond(t *testing.T) {
 	keep(t, func(t *testing.T, d *dog) {
 		l := rlock.New(d.c, "a")
@@ -530,12 +533,11 @@ func TestManyHolds(t *testing.T) {
 	})
 }
 
-// Close and an Unlock that waits for its turn meet while a renewal is under way.
-// The hold was not lost, and the lock is given back.
+// Close and an Unlock that waits for its turn run while a renewal is under way.
+// The hold is not lost, and the lock is given back.
 //
-// The outer Unlock goes on in the moment in which the inner one lets it, and may be
-// back before it: with one channel for both, their errors came the other way round
-// once in 2,000 runs of a busy machine.
+// The outer Unlock continues as soon as the inner one lets it and may return
+// first, so each has an error channel of its own.
 func TestCloseMeetsUnlock(t *testing.T) {
 	slow := latchkey.Observer{RenewFailed: func(string, string, error) { time.Sleep(200 * time.Millisecond) }}
 	keep(t, func(t *testing.T, d *dog) {

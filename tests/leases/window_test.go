@@ -12,8 +12,8 @@ import (
 	"github.com/latchkey-go/latchkey/rlock"
 )
 
-// The lease began when Redis set it, not when its answer came: what the answer
-// took is gone from the time for which it may be believed in.
+// The lease began when Redis set it, not when its reply came. The time that the
+// reply took is not part of the window.
 func TestWindowBeginsWithTheRequest(t *testing.T) {
 	keep(t, func(t *testing.T, d *dog) {
 		const way = 700 * time.Millisecond
@@ -37,9 +37,9 @@ func TestWindowBeginsWithTheRequest(t *testing.T) {
 	})
 }
 
-// A grant that comes too late, of a server that was frozen for longer than the
-// lease, is asked for again. On a way that is always too long for the lease the
-// call fails, and nothing is left.
+// A grant that comes too late, from a server that was frozen for longer than
+// the lease, is requested again. If the round trip always takes longer than the
+// lease, the call fails and nothing is left behind.
 func TestLateGrantIsAskedForAgain(t *testing.T) {
 	for _, always := range []bool{false, true} {
 		keep(t, func(t *testing.T, d *dog) {
@@ -71,8 +71,8 @@ func TestLateGrantIsAskedForAgain(t *testing.T) {
 	}
 }
 
-// A free lock is had within a wait that is shorter than what is known of the server's
-// clock.
+// A free lock is acquired even with a wait that is shorter than the uncertainty
+// about the server's clock.
 func TestShortWait(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 		time.Sleep(700 * time.Microsecond)

@@ -14,7 +14,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
-// faults are what goes wrong, and when it last did.
+// faults are the faults of a run, and the time of the last one.
 type faults struct {
 	w     *world
 	rand  *rand.Rand
@@ -23,7 +23,7 @@ type faults struct {
 	loss  bool         // the server may forget everything
 }
 
-// link is one client's way to the server.
+// link is the connection of one client to the server.
 type link struct {
 	rdb    *redis.Client
 	proxy  *redistest.Proxy
@@ -35,7 +35,8 @@ var storm = []redistest.Act{
 	redistest.LoseRST, redistest.LoseFIN, redistest.Swallow, redistest.RefuseRST, redistest.Drop, redistest.Twice, redistest.Late,
 }
 
-// faultKinds each break something, for d if it lasts, and return what mends it.
+// faultKinds are the kinds of fault. Each breaks something, for d if it lasts,
+// and returns a function that repairs it.
 var faultKinds = []struct {
 	name string
 	do   func(f *faults, l *link, d time.Duration) (mend func())
@@ -102,7 +103,7 @@ var faultKinds = []struct {
 	}},
 }
 
-// dialer makes the dials of l fail while they are to be refused.
+// dialer makes dials of l fail while they are to be refused.
 func (l *link) dialer(o *redis.Options) {
 	// In these two go-redis sleeps or waits for an answer with a mutex that others
 	// wait for: in a bubble time stands still then.
@@ -117,7 +118,7 @@ func (l *link) dialer(o *redis.Options) {
 	}
 }
 
-// run breaks one thing after the other, with calm between, until end.
+// run breaks one thing after another, with calm periods between, until end.
 func (f *faults) run(end time.Time) {
 	for n := 0; *faultsFlag < 0 || n < *faultsFlag; n++ {
 		time.Sleep(time.Duration(20+f.rand.IntN(240)) * time.Second)
@@ -138,7 +139,7 @@ func (f *faults) run(end time.Time) {
 	}
 }
 
-// calm reports whether nothing has gone wrong for so long.
+// calm reports whether there was no fault for the time d.
 func (f *faults) calm(d time.Duration) bool {
 	return time.Now().UnixMilli() > f.until.Load()+d.Milliseconds()
 }

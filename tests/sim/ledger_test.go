@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// A ledger knows who believes to have what, and what must not be.
+// A ledger records which worker believes to hold what, and detects
+// contradictions.
 type ledger struct {
 	mu         sync.Mutex
 	objects    map[string]*object
@@ -15,7 +16,7 @@ type ledger struct {
 	grants, refused, lost, errors int
 }
 
-// An object is one of those that workers share.
+// An object is one of the objects that workers share.
 type object struct {
 	name    string
 	room    int // how many may have it: permits
@@ -37,7 +38,8 @@ type holding struct {
 
 func newLedger() *ledger { return &ledger{objects: map[string]*object{}} }
 
-// object returns the object of a name, of which room may have it.
+// object returns the object with that name, which has room for that many
+// holders.
 func (l *ledger) object(name string, room int) *object {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,7 +64,7 @@ func (l *ledger) fail(format string, args ...any) {
 	l.violate(format, args...)
 }
 
-// waits notes that somebody waits for o, until the function it returns is called.
+// waits records a waiter of o until over is called.
 func (l *ledger) waits(o *object) (over func()) {
 	add := func(n int) {
 		l.mu.Lock()
@@ -75,8 +77,8 @@ func (l *ledger) waits(o *object) (over func()) {
 	return func() { add(-1) }
 }
 
-// granted notes that somebody believes from now on to have o, in part or, with all
-// of the room as weight, alone.
+// granted records that a worker now believes to hold o, in part or, with all of
+// the room as weight, alone.
 func (l *ledger) granted(o *object, id int, who string, weight int, token int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,14 +94,14 @@ func (l *ledger) granted(o *object, id int, who string, weight int, token int64)
 	o.inUse += weight
 }
 
-// raise notes the token of one more hold of somebody who has o.
+// raise records the token of another hold by a worker that holds o.
 func (l *ledger) raise(o *object, who string, token int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.raised(o, who, token)
 }
 
-// raised checks a token, unless it is 0. The caller has mu.
+// raised checks a token, unless it is 0. The caller holds mu.
 func (l *ledger) raised(o *object, who string, token int64) {
 	if token != 0 && token <= o.token {
 		l.violate("%s was granted %s with token %d after %d", who, o.name, token, o.token)
@@ -107,7 +109,7 @@ func (l *ledger) raised(o *object, who string, token int64) {
 	o.token = max(o.token, token)
 }
 
-// ended notes that nobody believes in that any more.
+// ended records that the worker no longer believes to hold it.
 func (l *ledger) ended(o *object, id int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,7 +121,7 @@ func (l *ledger) ended(o *object, id int) {
 	o.freeSince, o.deadSince = time.Time{}, time.Time{}
 }
 
-// forget makes all that is held void: the server has lost its data.
+// forget invalidates all holds: the server has lost its data.
 func (l *ledger) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,15 +140,15 @@ func (l *ledger) count(n *int) {
 	*n++
 }
 
-// leaks notes that something was perhaps not given back.
+// leaks records that something may not have been given back.
 func (l *ledger) leaks(o *object) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	o.leaky = true
 }
 
-// look compares what Redis shows of an object for which one holder is a key with
-// what workers believe. calm says that nothing has been wrong for a while.
+// look compares what Redis shows of an object, whose holder has a key, with
+// what the workers believe. calm means that there was no fault for a while.
 func (l *ledger) look(o *object, exists, calm bool, patience, lease time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

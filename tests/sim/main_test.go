@@ -10,7 +10,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
-// silent keeps go-redis from telling of each connection that could not be made.
+// silent discards go-redis's messages about failed connections.
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}

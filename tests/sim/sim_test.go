@@ -22,8 +22,9 @@ var (
 	kindsFlag   = flag.String("sim.kinds", "", "only objects of these kinds, with commas; all if empty")
 )
 
-// seeds returns the seeds to run: LATCHKEY_SIM_SEEDS of them, two if that is not set or
-// from LATCHKEY_SIM_FROM on, or 2. In every third one the server forgets what it had.
+// seeds returns the seeds to run: LATCHKEY_SIM_SEEDS of them (default 2),
+// starting with LATCHKEY_SIM_FROM (default 2). With every third seed the server
+// loses its data.
 func seeds(t *testing.T) (list []uint64) {
 	t.Helper()
 	if *seedFlag > 0 {
@@ -43,7 +44,7 @@ func seeds(t *testing.T) (list []uint64) {
 	return list
 }
 
-// Nothing that is promised is broken in hours of everything at once.
+// All promises hold during hours in which everything happens at once.
 func TestSimulation(t *testing.T) {
 	redistest.Long(t, "half an hour of everything at once")
 	for _, seed := range seeds(t) {
@@ -74,7 +75,7 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// changed returns the flags that a failure must be run again with.
+// changed returns the flags for running a failure again.
 func changed() (text string) {
 	flag.Visit(func(f *flag.Flag) {
 		if len(f.Name) > 4 && f.Name[:4] == "sim." && f.Name != "sim.seed" {

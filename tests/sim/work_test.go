@@ -20,17 +20,17 @@ import (
 	"github.com/latchkey-go/latchkey/semaphore"
 )
 
-// A kind is what some of the workers do.
+// A kind is the work of some of the workers.
 type kind struct {
 	name  string
 	keeps bool // what it uses ends with a loss of data, in a way that is not promised
 	work  func(*world, *worker)
 }
 
-// names is how many objects there are of each kind.
+// names is the number of objects of each kind.
 const names = 8
 
-// some returns the name of an object; a few are sought after.
+// some returns the name of an object; a few names are used more often.
 func (k *worker) some(kind string) string {
 	x := k.rand.Float64()
 	return fmt.Sprintf("%s:%d", kind, int(x*x*names))
@@ -79,7 +79,7 @@ func (w *world) kinds() (chosen []kind) {
 	return chosen
 }
 
-// failed notes an error of an attempt to acquire.
+// failed records an error of an attempt to acquire.
 func (w *world) failed(k *worker, o *object, err error) {
 	switch {
 	case errors.Is(err, latchkey.ErrNotAcquired), errors.Is(err, context.DeadlineExceeded):
@@ -91,7 +91,7 @@ func (w *world) failed(k *worker, o *object, err error) {
 	}
 }
 
-// attempt calls take with a context and options that differ.
+// attempt calls lock with varying contexts and options.
 func (w *world) attempt(k *worker, o *object, lock func(context.Context, ...latchkey.LockOption) error,
 	try func(context.Context, ...latchkey.LockOption) error,
 ) error {
@@ -126,7 +126,7 @@ func (w *world) attempt(k *worker, o *object, lock func(context.Context, ...latc
 	return err
 }
 
-// locks takes a lock, keeps it for a while, and gives it back.
+// locks takes a lock, holds it for a while, and releases it.
 func (w *world) locks(k *worker, name string, weight int, lock func(*worker, string) latchkey.Locker) {
 	o, l := w.ledger.object(name, 1000), lock(k, name)
 	var h *latchkey.Hold
@@ -156,7 +156,7 @@ func (w *world) locks(k *worker, name string, weight int, lock func(*worker, str
 	_ = h.Unlock(context.Background())
 }
 
-// keeps lets the time pass for which something is held, or until it is lost.
+// keeps waits for the time for which something is held, or until it is lost.
 func (w *world) keeps(k *worker, o *object, lost <-chan struct{}) {
 	select {
 	case <-time.After(k.upTo(time.Minute)):
@@ -165,7 +165,7 @@ func (w *world) keeps(k *worker, o *object, lost <-chan struct{}) {
 	}
 }
 
-// multi takes two locks that others take one by one.
+// multi takes two locks that other workers take one by one.
 func multi(w *world, k *worker) {
 	for w.thinks(k) {
 		a, b := k.some("lock:rlock"), k.some("lock:fenced")
@@ -187,7 +187,7 @@ func multi(w *world, k *worker) {
 	}
 }
 
-// permits takes permits without owner.
+// permits takes permits of a semaphore.
 func permits(w *world, k *worker) {
 	for w.thinks(k) {
 		name := k.some("sem")
@@ -209,7 +209,7 @@ func permits(w *world, k *worker) {
 	}
 }
 
-// leasedPermits takes permits that have leases.
+// leasedPermits takes permits with leases.
 func leasedPermits(w *world, k *worker) {
 	for w.thinks(k) {
 		name := k.some("permit")
@@ -234,7 +234,7 @@ func leasedPermits(w *world, k *worker) {
 	}
 }
 
-// latches begins a count that others count down, and on which others wait.
+// latches begins a count that other workers count down and wait for.
 func latches(w *world, k *worker) {
 	for round := 0; w.thinks(k); round++ {
 		name := fmt.Sprintf("latch:%d:%d", k.id, round)

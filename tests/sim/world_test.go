@@ -28,7 +28,7 @@ const (
 	calmFor = 20 * time.Second
 )
 
-// A world is one run: a server, clients, workers, and what goes wrong.
+// A world is one run: a server, clients, workers, and faults.
 type world struct {
 	t       *testing.T
 	env     *redistest.Env
@@ -63,7 +63,7 @@ func newWorld(t *testing.T, env *redistest.Env, seed uint64) *world {
 	return w
 }
 
-// random returns what decides for one part of the world.
+// random returns the random source of one part of the world.
 func (w *world) random(part int) *rand.Rand {
 	return rand.New(rand.NewPCG(w.seed, uint64(part))) //nolint:gosec // it must be the same each time
 }
@@ -87,7 +87,7 @@ func (w *world) run() {
 	w.quiet()
 }
 
-// watch looks every second at those objects for whose holder there is a key.
+// watch looks every second at the objects whose holder has a key.
 func (w *world) watch() {
 	for {
 		select {
@@ -110,7 +110,8 @@ func (w *world) watch() {
 	}
 }
 
-// quiet is the end: everything was given back, and nothing is left.
+// quiet checks the end: everything has been given back, and nothing is left
+// behind.
 func (w *world) quiet() {
 	t := w.t
 	w.env.Advance(2 * time.Minute) // for what has to be undone
@@ -140,7 +141,7 @@ func (w *world) quiet() {
 	}
 }
 
-// A worker does one thing after the other.
+// A worker does one task after another.
 type worker struct {
 	id     int
 	rand   *rand.Rand
@@ -149,14 +150,13 @@ type worker struct {
 
 func (k *worker) String() string { return fmt.Sprintf("worker %d", k.id) }
 
-// upTo returns a random time, often short, seldom long.
+// upTo returns a random time up to d, often short and seldom long.
 func (k *worker) upTo(d time.Duration) time.Duration {
 	x := k.rand.Float64()
 	return time.Duration(x * x * x * float64(d))
 }
 
-// thinks lets time pass between two things to do, and reports whether there is
-// any left.
+// thinks pauses between two tasks and reports whether there is time left.
 func (w *world) thinks(k *worker) bool {
 	d := time.Duration(k.rand.ExpFloat64() * float64(45*time.Minute))
 	if k.rand.IntN(4) == 0 {

@@ -25,7 +25,7 @@ import (
 //go:embed testdata/synced.c.txt
 var syncedSource []byte
 
-// withSynced returns a program that runs path and keeps that note.
+// withSynced returns a program that runs path and writes that file.
 func withSynced(t *testing.T, path string) string {
 	t.Helper()
 	if !redistest.LoadsLibraries(path) {
@@ -45,7 +45,8 @@ func withSynced(t *testing.T, path string) string {
 	return wrapper
 }
 
-// cutPower ends a server of withSynced, and takes from its files what was not on disk.
+// cutPower kills a server of withSynced and removes from its files what was not
+// on disk.
 func cutPower(t *testing.T, s *redistest.Server) (lost int64) {
 	t.Helper()
 	s.Kill()
@@ -77,10 +78,10 @@ func cutPower(t *testing.T, s *redistest.Server) (lost int64) {
 	return lost
 }
 
-// A lock that was granted with AckDisk is there after a power cut, at the primary and at
-// the replica. It is appendfsync always on both: with everysec, servers before
-// redis/redis#13793 (Valkey 8.0.1 is one) say too early that they have it on disk, and
-// this test then fails at the replica, now and then.
+// A lock that was granted with AckDisk exists after a power cut, at the primary
+// and at the replica. Both use appendfsync always: with everysec, servers
+// before redis/redis#13793 (Valkey 8.0.1 is one) confirm too early, and this
+// test then sometimes fails at the replica.
 func TestAckDiskAfterPowerCut(t *testing.T) {
 	path, ok := withWaitAOF(t)
 	if !ok {
@@ -112,7 +113,8 @@ func TestAckDiskAfterPowerCut(t *testing.T) {
 	require.True(t, held(replica, "safe"))
 }
 
-// Without AckDisk a grant is lost with the power, where the disk is written to once a second.
+// Without AckDisk a power cut loses a grant if the server writes to disk once a
+// second.
 func TestPowerCut(t *testing.T) {
 	path, ok := redistest.Find()
 	if !ok {

@@ -11,11 +11,12 @@ import (
 	"github.com/latchkey-go/latchkey/rlock"
 )
 
-// everySecond is how servers write to disk here, as most do.
+// everySecond are the arguments of a server that writes to disk once a second,
+// as most do.
 var everySecond = []string{"--appendonly", "yes", "--appendfsync", "everysec"}
 
-// withWaitAOF returns a server that has WAITAOF. Where there is none the test ends with
-// what can be seen without: TestAckDiskRefused.
+// withWaitAOF returns a server that has WAITAOF. Without one, the test ends
+// with what can be tested without it: TestAckDiskRefused.
 func withWaitAOF(t *testing.T) (path string, ok bool) {
 	t.Helper()
 	path, ok = redistest.FindWaitAOF()
@@ -26,8 +27,8 @@ func withWaitAOF(t *testing.T) (path string, ok bool) {
 	return path, ok
 }
 
-// All kinds are granted once they are on two disks; renewals and releases wait for
-// that as well.
+// All kinds of object are granted when they are on two disks. Renewals and
+// releases wait for that too.
 func TestAckDiskOnServers(t *testing.T) {
 	path, ok := withWaitAOF(t)
 	if !ok {

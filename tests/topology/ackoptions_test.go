@@ -24,15 +24,15 @@ type replicas struct {
 	have, local int
 }
 
-// set says how many replicas have everything from now on, and how many primaries
-// on disk.
+// set sets how many replicas have everything from now on, and how many
+// primaries on disk.
 func (r *replicas) set(have, local int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.have, r.local = have, local
 }
 
-// asked returns the arguments of those since the last time.
+// asked returns the arguments of the requests since its last call.
 func (r *replicas) asked() [][]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,8 +67,8 @@ func replicated(t testing.TB, b *redistest.Env, command string) *replicas {
 	return r
 }
 
-// A renewal that too few replicas have heard of keeps nothing, and loses nothing
-// either: it is tried again.
+// A renewal that too few replicas confirm neither extends the hold nor loses
+// it. It is tried again.
 func TestAckRenewals(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 		r := replicated(t, b, "WAIT")
@@ -116,7 +116,8 @@ func TestAckRenewals(t *testing.T) {
 	})
 }
 
-// A release of which too few replicas have heard says so, and is one.
+// A release that too few replicas confirm returns an error, and is still a
+// release.
 func TestAckReleases(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 		r := replicated(t, b, "WAIT")
@@ -168,7 +169,7 @@ func TestAckReleases(t *testing.T) {
 	})
 }
 
-// The wire form of WAITAOF, and what its answers come to.
+// The wire form of WAITAOF, and the results of its replies.
 func TestAckDisk(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 		r := replicated(t, b, "WAITAOF")
@@ -193,8 +194,8 @@ func TestAckDisk(t *testing.T) {
 	})
 }
 
-// A server that has no WAITAOF, or no append-only file, is told from one that
-// has not written yet.
+// A server without WAITAOF, or without an append-only file, is distinguished
+// from one that has not written yet.
 func TestAckDiskRefused(t *testing.T) {
 	s := redistest.Start(t)
 	s.Allow(t, "waitaof")
@@ -212,8 +213,8 @@ func TestAckDiskRefused(t *testing.T) {
 	require.False(t, locked)
 }
 
-// With real replicas: a frozen one keeps releases waiting, for as long as was
-// said.
+// With real replicas: a frozen replica delays releases, for as long as the
+// option says.
 func TestAckReleasesOfReplicas(t *testing.T) {
 	primary := redistest.Start(t)
 	primary.Allow(t, "wait")

@@ -15,7 +15,7 @@ import (
 	"github.com/latchkey-go/latchkey/semaphore"
 )
 
-// notReplicated checks that an acquire has failed for want of replicas, and left
+// notReplicated checks that an acquire failed for lack of replicas and left
 // nothing behind: its error is definite.
 func notReplicated(t testing.TB, err error) {
 	t.Helper()

@@ -68,8 +68,8 @@ func TestCluster(t *testing.T) {
 	t.Run("slot held open", func(t *testing.T) { testOpenSlot(t, cl) })
 }
 
-// A latch with a hash tag in its name has no Redisson channel in its slot, and
-// wakes those who wait all the same.
+// A latch with a hash tag in its name has no Redisson channel in its slot. It
+// still wakes its waiters.
 func testLatch(t *testing.T, connect func(testing.TB) redis.UniversalClient) {
 	for _, name := range []string{"latch", "latch{1}"} {
 		a, b := countdownlatch.New(newClient(t, connect(t)), name), newClient(t, connect(t))
@@ -87,7 +87,7 @@ func testLatch(t *testing.T, connect func(testing.TB) redis.UniversalClient) {
 	}
 }
 
-// The keys of the read holds lie in the slot of the lock.
+// The keys of the read holds are in the slot of the lock.
 func testReaders(t *testing.T, connect func(testing.TB) redis.UniversalClient) {
 	for _, name := range []string{"rw", "rw{1}"} {
 		ctx := t.Context()
@@ -107,8 +107,8 @@ func testReaders(t *testing.T, connect func(testing.TB) redis.UniversalClient) {
 	}
 }
 
-// Whatever the name, every object works, or says clearly that it cannot be used
-// in a cluster, before anything is sent.
+// With any name, every object either works or returns, before anything is sent,
+// a clear error that it cannot be used in a cluster.
 func testClusterNames(t *testing.T, connect func(testing.TB) redis.UniversalClient) {
 	c := newClient(t, connect(t))
 	good := []string{"a", "a{b}", "{b}a", "a{b}{c}", "{a}{", "x y", "\x00", "Zähler/日本", "redisson_lock__channel:{a}"}
@@ -144,7 +144,8 @@ func testClusterNames(t *testing.T, connect func(testing.TB) redis.UniversalClie
 	}
 }
 
-// Holds of one slot are renewed by one script, those of different slots never.
+// One script renews the holds of one slot. Holds of different slots never share
+// a script.
 func testBatches(t *testing.T, cl *redistest.Cluster) {
 	const lease = 600 * time.Millisecond
 	c := newClient(t, cl.Client(t), latchkey.WithWatchdogTimeout(lease))
@@ -169,8 +170,8 @@ func testBatches(t *testing.T, cl *redistest.Cluster) {
 	require.Zero(t, c.Stats().Losses)
 }
 
-// Many callers at once share pipelines, one for each node: a slot may move under
-// them, and a node that does not answer keeps up nobody but those who ask it.
+// Many callers at once share pipelines, one for each node. A slot may move
+// meanwhile, and a node that does not answer delays only its own callers.
 func TestClusterCrowd(t *testing.T) {
 	cl := redistest.StartCluster(t, 3, "--cluster-require-full-coverage", "no")
 	c := newClient(t, cl.Client(t))

@@ -21,8 +21,8 @@ import (
 	"github.com/latchkey-go/latchkey/rwlock"
 )
 
-// A counter is a go-redis hook that counts commands by their names: all, and those that
-// had no answer.
+// A counter is a go-redis hook that counts commands by name: all of them, and
+// those without a reply.
 type counter struct {
 	mu         sync.Mutex
 	all, quiet map[string]int
@@ -58,8 +58,8 @@ func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// Every script goes through the go-redis client that was handed in: its hook sees as
-// many as the server runs, for one goroutine, for waiters, and for a crowd.
+// Every script goes through the caller's go-redis client: its hook sees as many
+// scripts as the server runs, for one goroutine, for waiters, and for a crowd.
 func TestHooksSeeEveryScript(t *testing.T) {
 	kinds := maps.Clone(objects)
 	kinds["read lock"] = byLock(func(c *latchkey.Client, name string) latchkey.Locker { return rwlock.New(c, name).ReadLock() })
@@ -121,7 +121,7 @@ func TestHooksSeeEveryScript(t *testing.T) {
 	}
 }
 
-// calls returns how often INFO commandstats says that a command was run.
+// calls returns how often a command was run, according to INFO commandstats.
 func calls(stats, name string) int {
 	_, rest, ok := strings.Cut(stats, "cmdstat_"+name+":calls=")
 	if !ok {

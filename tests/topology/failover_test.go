@@ -13,17 +13,17 @@ import (
 	"github.com/latchkey-go/latchkey/rlock"
 )
 
-// goesOn is how long after there is a new primary a waiter may take to have what
-// is free.
+// goesOn is how long after the promotion of a new primary a waiter may take to
+// get what is free.
 const goesOn = 2 * time.Second
 
-// A queue is one who has an object, and two who wait for it.
+// A queue is a holder of an object and two waiters for it.
 type queue struct {
 	first taken
 	next  []<-chan waiter
 }
 
-// queues makes one for every kind of object, all in one slot.
+// queues makes a queue for every kind of object, all in one slot.
 func queues(t testing.TB, tag string, a, b, c *latchkey.Client) map[string]*queue {
 	t.Helper()
 	qs := map[string]*queue{}
@@ -47,8 +47,8 @@ func queues(t testing.TB, tag string, a, b, c *latchkey.Client) map[string]*queu
 	return qs
 }
 
-// goOn gives everything back, and checks that those who wait have it soon, one
-// after the other.
+// goOn releases everything and checks that the waiters soon get it, one after
+// another.
 func goOn(t testing.TB, qs map[string]*queue, since time.Time, bound time.Duration) {
 	t.Helper()
 	for kind, q := range qs { // all at once, as all have been interrupted
@@ -69,7 +69,8 @@ func goOn(t testing.TB, qs map[string]*queue, since time.Time, bound time.Durati
 	}
 }
 
-// Nobody who holds loses anything by a failover that loses nothing.
+// nobodyLost checks that no holder has lost anything in a failover that loses
+// nothing.
 func nobodyLost(t testing.TB, cs ...*latchkey.Client) {
 	t.Helper()
 	for _, c := range cs {
@@ -77,7 +78,7 @@ func nobodyLost(t testing.TB, cs ...*latchkey.Client) {
 	}
 }
 
-// A master dies while its slots are held and waited for.
+// A master dies while objects in its slots are held and waited for.
 func TestClusterFailover(t *testing.T) {
 	cl := redistest.StartClusterWithReplicas(t, 3)
 	for _, s := range cl.Nodes {
@@ -145,8 +146,8 @@ func TestClusterFailover(t *testing.T) {
 	require.NoError(t, other.Unlock(t.Context()))
 }
 
-// A master freezes with requests before it, is replaced, and wakes: what it grants
-// then, somebody else has by now.
+// A master freezes with requests on their way, is replaced, and resumes. What
+// it grants then, another holder has already.
 func TestThawedMaster(t *testing.T) {
 	cl := redistest.StartClusterWithReplicas(t, 3)
 	const tag = "{failing}"
@@ -200,8 +201,8 @@ func waitPromoted(t testing.TB, cl *redistest.Cluster, slot int, replica *redist
 	return time.Now()
 }
 
-// The primary dies, freezes, or steps down, while everything on it is held and
-// waited for.
+// The primary dies, freezes, or steps down, while every kind of object on it is
+// held and waited for.
 func TestSentinelFailover(t *testing.T) {
 	// Each has Sentinels of its own, which have not just been through a failover.
 	fleet := func(t *testing.T) (s *redistest.Sentinels, a, b, c, acks *latchkey.Client) {

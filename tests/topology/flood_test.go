@@ -17,7 +17,7 @@ import (
 	"github.com/latchkey-go/latchkey/rwlock"
 )
 
-// flooded are all kinds of object that wait for messages.
+// flooded returns all kinds of object whose waiters wait for messages.
 func flooded() map[string]func(context.Context, *latchkey.Client, string) (taken, error) {
 	all := map[string]func(context.Context, *latchkey.Client, string) (taken, error){
 		"read lock": byLock(func(c *latchkey.Client, name string) latchkey.Locker { return rwlock.New(c, name).ReadLock() }),
@@ -35,8 +35,8 @@ func flooded() map[string]func(context.Context, *latchkey.Client, string) (taken
 	return all
 }
 
-// Whoever may publish may wake those who wait, as often as he likes: they ask, one
-// after the other, and nobody gets what nobody gave.
+// Anybody who may publish may wake waiters as often as they like. The waiters
+// ask, one after another, and nobody gets anything that was not released.
 func TestFlood(t *testing.T) {
 	const waiters, messages = 5, 100_000
 	s := redistest.Start(t)

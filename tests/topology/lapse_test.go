@@ -26,12 +26,12 @@ import (
 // nobody gives it back: a lease ends by itself, and no message says so. That holds for
 // each primitive with leases, whichever clients wait, and whoever had it meanwhile.
 
-// A having is what somebody has got, who may give it back.
+// A having is something that is held, and that its holder can give back.
 type having struct {
 	release func(context.Context) error
 }
 
-// A lessee takes a thing on one of its clients; n counts those who come, so that
+// A lessee takes a thing on one of its clients. n counts the callers, so that
 // readers and writers can take turns.
 type lessee func(ctx context.Context, c *latchkey.Client, n int, opts ...latchkey.LockOption) (having, error)
 
@@ -48,7 +48,7 @@ func lesseeOf(lock func(c *latchkey.Client, n int) latchkey.Locker) lessee {
 // polls is the back-off of a spinning lock.
 var polls = rlock.Backoff{Initial: time.Millisecond, Max: 8 * time.Millisecond, Multiplier: 2}
 
-// lessees are all things that have leases, of one client.
+// lessees are all things with leases, of one client.
 var lessees = map[string]lessee{
 	"rlock":  lesseeOf(func(c *latchkey.Client, _ int) latchkey.Locker { return rlock.New(c, "x") }),
 	"fenced": lesseeOf(func(c *latchkey.Client, _ int) latchkey.Locker { return rlock.New(c, "x", rlock.Fenced()) }),
@@ -81,7 +81,7 @@ var lessees = map[string]lessee{
 	"two permits": permits(2, 2),
 }
 
-// permits takes so many permits of a semaphore that has so many.
+// permits takes n permits of a semaphore that has all.
 func permits(all, n int) lessee {
 	return func(ctx context.Context, c *latchkey.Client, _ int, opts ...latchkey.LockOption) (having, error) {
 		s := permitsemaphore.New(c, "x")
@@ -110,7 +110,7 @@ const (
 	lapseWithin = 10 * time.Millisecond
 )
 
-// A scene is how a thing comes to be free.
+// A scene is a way for a thing to become free.
 type scene struct {
 	first []latchkey.LockOption // of the first one who has it
 	opts  []latchkey.LockOption // of those who wait
@@ -160,8 +160,8 @@ func TestLeasesThatEndByThemselves(t *testing.T) {
 	}
 }
 
-// A red-lock has no server that could tell: its waiters look again after 200 ms at most, and
-// wait a moment before they ask, each another one.
+// A red-lock has no server that could notify its waiters. They ask again after
+// at most 200 ms, each after a random delay.
 func TestLeasesOfRedlocksThatEndByThemselves(t *testing.T) {
 	for name, sc := range scenes {
 		t.Run(name, func(t *testing.T) {
@@ -172,8 +172,8 @@ func TestLeasesOfRedlocksThatEndByThemselves(t *testing.T) {
 	}
 }
 
-// lapses has five wait for what a first one has, and looks when they get it. On several
-// servers it is a red-lock of theirs.
+// lapses makes five callers wait for what the first one holds, and checks when
+// they get it. On several servers it is a red-lock.
 func lapses(t *testing.T, fleet []*redistest.Env, take lessee, sc scene, clients int, within time.Duration) {
 	if sc.dies {
 		clients = 6
@@ -263,7 +263,7 @@ func lapses(t *testing.T, fleet []*redistest.Env, take lessee, sc scene, clients
 	}
 }
 
-// On a real server nobody waits until the next recheck either.
+// On a real server no waiter waits until the next recheck either.
 func TestLeasesThatEndByThemselvesOnAServer(t *testing.T) {
 	for kind, take := range lessees {
 		t.Run(kind, func(t *testing.T) {
@@ -294,8 +294,8 @@ func TestLeasesThatEndByThemselvesOnAServer(t *testing.T) {
 	}
 }
 
-// A permit that is given a shorter lease by hand, and one whose reader leaves before
-// others do, end sooner than those who wait have heard.
+// A permit whose lease is shortened by hand, and a read lock whose reader
+// leaves before the others, end sooner than their waiters know.
 func TestLeaseThatIsMadeShorter(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		a, b := newClient(t, env.Client()), newClient(t, env.Client())

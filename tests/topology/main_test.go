@@ -24,10 +24,10 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, redistest.LeakOptions()...)
 }
 
-// long says that the long forms are to be run.
+// long selects the long forms of the tests.
 var long = os.Getenv("LATCHKEY_LONG") == "1"
 
-// patience is for what must happen, but not when.
+// patience is how long to wait for something that must happen at some time.
 const patience = 20 * time.Second
 
 func newClient(t testing.TB, rdb redis.UniversalClient, opts ...latchkey.Option) *latchkey.Client {
@@ -52,14 +52,14 @@ var locks = map[string]struct {
 	},
 }
 
-// A taken is something that one client has, and nobody else can have.
+// A taken is an object that one client holds and nobody else can have.
 type taken struct {
 	release func(context.Context) error
 	lost    <-chan struct{} // nil for what cannot be lost
 }
 
-// objects are all that one may have at a time, by kind: each takes the object of
-// that name on a client, as soon as it can.
+// objects are all exclusive kinds of object. Each function takes the object
+// with that name on a client, as soon as it can.
 var objects = map[string]func(ctx context.Context, c *latchkey.Client, name string) (taken, error){
 	"rlock":  byLock(func(c *latchkey.Client, name string) latchkey.Locker { return rlock.New(c, name) }),
 	"fenced": byLock(func(c *latchkey.Client, name string) latchkey.Locker { return rlock.New(c, name, rlock.Fenced()) }),
@@ -99,7 +99,7 @@ func byLock(lock func(*latchkey.Client, string) latchkey.Locker) func(context.Co
 	}
 }
 
-// A waiter waits for an object in a goroutine of its own.
+// A waiter waits for an object on a goroutine of its own.
 type waiter struct {
 	got taken
 	err error
@@ -115,7 +115,7 @@ func waitFor(ctx context.Context, kind string, c *latchkey.Client, name string) 
 	return ch
 }
 
-// waitForMade is waitFor where a semaphore is there already.
+// waitForMade is waitFor for a semaphore that exists already.
 func waitForMade(ctx context.Context, kind string, c *latchkey.Client, name string) <-chan waiter {
 	ch := make(chan waiter, 1)
 	var got taken
@@ -162,7 +162,7 @@ func receiveAt(t testing.TB, ch <-chan waiter) (taken, time.Time) {
 	panic("not reached")
 }
 
-// give releases, and returns when it began to.
+// give releases the object and returns when it started to.
 func (g taken) give(t testing.TB) time.Time {
 	t.Helper()
 	start := time.Now()
@@ -176,8 +176,8 @@ func waiting(t testing.TB, c *latchkey.Client, n int) {
 	redistest.Until(t, "the waiters to wait", func() bool { return c.Stats().Waiting == n })
 }
 
-// handsOn shows the way that everybody takes: one has it, another waits, and has
-// it soon after it was given back.
+// handsOn checks the usual course: one client holds the object, another waits,
+// and gets it soon after the release.
 func handsOn(t *testing.T, kind string, a, b *latchkey.Client, name string) {
 	t.Helper()
 	first := take(t, kind, a, name)

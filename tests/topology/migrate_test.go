@@ -14,8 +14,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
-// A slot moves under a held object, and under those who wait for it: nobody loses
-// anything, and the next one has it soon after it was given back.
+// A slot moves while its object is held and waited for. Nobody loses anything,
+// and the next waiter gets the object soon after the release.
 func testSlotMoves(t *testing.T, cl *redistest.Cluster) {
 	const lease = 1500 * time.Millisecond
 	a := newClient(t, cl.Client(t), latchkey.WithWatchdogTimeout(lease))
@@ -60,8 +60,8 @@ func testSlotMoves(t *testing.T, cl *redistest.Cluster) {
 	}
 }
 
-// A slot is on the move for longer: its keys are at one node or the other. What is
-// held there is renewed and given back; what was free is taken (ASK).
+// A slot is being moved for a longer time, so its keys are at either node. What
+// is held there is renewed and released; what was free is taken (ASK).
 func testOpenSlot(t *testing.T, cl *redistest.Cluster) {
 	const lease = 600 * time.Millisecond
 	c := newClient(t, cl.Client(t), latchkey.WithWatchdogTimeout(lease))
@@ -85,7 +85,7 @@ func testOpenSlot(t *testing.T, cl *redistest.Cluster) {
 	take(t, "rlock", c, tag+"new").give(t)
 }
 
-// The same where replicas are to confirm: those of the node at which it is.
+// The same if replicas must confirm: those of the node that has the object.
 func testOpenSlotAcks(t *testing.T, cl *redistest.Cluster) {
 	var mu sync.Mutex
 	mine := map[*maintnotifications.Config]bool{} // what a client writes to, with a lock of its own

@@ -24,7 +24,8 @@ import (
 
 const password = "s3cret-Passw0rd"
 
-// documented are the rules in docs/security.md, with a prefix in the place of app:.
+// documented returns the rules of docs/security.md, with prefix in place of
+// app:.
 func documented(t testing.TB, prefix string) redistest.Rights {
 	t.Helper()
 	rights, err := redistest.Documented(prefix)
@@ -32,7 +33,7 @@ func documented(t testing.TB, prefix string) redistest.Rights {
 	return rights
 }
 
-// tenant makes a user with the documented rights, and more.
+// tenant creates a user with the documented rights, and more.
 func tenant(t testing.TB, s *redistest.Server, prefix string, more ...string) {
 	t.Helper()
 	rules := append(documented(t, prefix).Usual(), more...)
@@ -85,7 +86,7 @@ func TestACL(t *testing.T) {
 	require.Empty(t, s.Denied(t, "app"))
 }
 
-// A database other than 0 takes the right to select it.
+// Another database than 0 requires the right to select it.
 func TestACLInADatabase(t *testing.T) {
 	s := redistest.Start(t)
 	tenant(t, s, "app:", "+select")
@@ -99,7 +100,7 @@ func TestACLInADatabase(t *testing.T) {
 	require.Empty(t, s.Denied(t, "app"))
 }
 
-// A user who may only look sees what others have, and can do nothing.
+// A user with read-only rights sees what others hold and can change nothing.
 func TestLooker(t *testing.T) {
 	if !redistest.Since(7, 0) {
 		t.Skip("before Redis 7.0 who may read a key may write it, and all scripts may")
@@ -150,7 +151,7 @@ func TestLooker(t *testing.T) {
 	require.NoError(t, h.Unlock(ctx))
 }
 
-// The least rights on a cluster, with acknowledgement by replicas.
+// The least rights on a cluster, with confirmation by replicas.
 func TestACLOnACluster(t *testing.T) {
 	cl := redistest.StartCluster(t, 3)
 	for _, s := range cl.Nodes {
@@ -171,7 +172,7 @@ func TestACLOnACluster(t *testing.T) {
 	}
 }
 
-// Check finds nothing amiss with the least rights, and its own.
+// With the least rights and its own, Check finds nothing wrong.
 func TestCheckOfTheLeastRights(t *testing.T) {
 	s := redistest.Start(t)
 	for name, more := range map[string][]string{"app:": documented(t, "app:").Check, "bare:": nil} {
@@ -189,7 +190,7 @@ func TestCheckOfTheLeastRights(t *testing.T) {
 	require.Empty(t, s.Denied(t, "app"))
 }
 
-// Two tenants use the same names, and neither has anything to do with the other.
+// Two tenants use the same names and do not affect each other.
 func TestTenants(t *testing.T) {
 	s := redistest.Start(t)
 	tenant(t, s, "one:")
@@ -220,7 +221,7 @@ func TestTenants(t *testing.T) {
 	}
 }
 
-// No error, and no line of the log, tells a password.
+// No error and no line of the log contains a password.
 func TestNoSecrets(t *testing.T) {
 	s := redistest.Start(t)
 	tenant(t, s, "app:", "-evalsha")

@@ -27,7 +27,7 @@ func script(name string) *redis.Script {
 	return redis.NewScript(string(b))
 }
 
-// What a client of the earlier commit said of itself.
+// The constants of a client of the earlier commit.
 const (
 	oldLease   = 30_000 // ms
 	oldBound   = 5_000  // ms in which a request reaches Redis
@@ -39,9 +39,9 @@ const (
 	oldBack    = 500 // ms for which readers stand back
 )
 
-// An oldClient is a client of the earlier commit, with one caller: it takes and gives
-// back by its scripts, with KEYS and ARGV as its script.go had them, and understands its
-// messages. It renews nothing.
+// An oldClient is a client of the earlier commit with one caller. It acquires
+// and releases by that commit's scripts, with KEYS and ARGV as its script.go
+// had them, and understands its messages. It renews nothing.
 type oldClient struct {
 	rdb    *redis.Client
 	id     string
@@ -51,19 +51,19 @@ type oldClient struct {
 	given atomic.Int64 // how often it was given a lock
 }
 
-// fresh returns a holder that has never been one.
+// fresh returns a new holder.
 func (c *oldClient) fresh() string {
 	c.number++
 	return c.id + ":" + strconv.Itoa(c.number)
 }
 
-// notAfter returns the deadline of a request that is made now.
+// notAfter returns the deadline of a request that is sent now.
 func notAfter() int64 { return time.Now().UnixMilli() + oldBound }
 
-// heard is what a client was told: the channel and the message.
+// heard is a message that a client has received, with its channel.
 type heard = redis.Message
 
-// listen subscribes, and returns when Redis has confirmed it.
+// listen subscribes, and returns when Redis has confirmed that.
 func (c *oldClient) listen(ctx context.Context, channels ...string) (*redis.PubSub, <-chan *heard, error) {
 	sub := c.rdb.Subscribe(ctx, channels...)
 	for range channels {
@@ -74,7 +74,8 @@ func (c *oldClient) listen(ctx context.Context, channels ...string) (*redis.PubS
 	return sub, sub.Channel(), nil
 }
 
-// ints returns the integers of a reply, one for a reply that is one.
+// ints returns the integers of a reply; an integer reply is returned as one
+// element.
 func ints(reply any) (list []int64) {
 	switch reply := reply.(type) {
 	case int64:
@@ -89,8 +90,8 @@ func ints(reply any) (list []int64) {
 	return list
 }
 
-// granted reports whether an acquire script has granted: it answered with the server's
-// time alone, or with 1 in front.
+// granted reports whether an acquire script has granted: it replied with the
+// server's time alone, or with 1 as the first element.
 func granted(reply any, err error) (bool, error) {
 	switch n := ints(reply); {
 	case err != nil:
@@ -103,7 +104,7 @@ func granted(reply any, err error) (bool, error) {
 	return false, fmt.Errorf("an acquire script answered %v", reply)
 }
 
-// released returns an error unless a release script has freed what it was to.
+// released returns an error unless a release script has freed the lock.
 func released(reply any, err error) error {
 	if n := ints(reply); err == nil && (len(n) == 0 || n[0] < 1 || len(n) > 1 && n[0] == 2) {
 		err = fmt.Errorf("a release script answered %v", reply)
@@ -111,8 +112,8 @@ func released(reply any, err error) error {
 	return err
 }
 
-// wait asks until it is granted, after each message and, as the last resort, when a lease
-// would be over. gift takes a message that may give the lock.
+// wait calls ask until it is granted: after each message and, as a last resort,
+// when a lease would be over. gift handles a message that may grant the lock.
 func wait(ctx context.Context, messages <-chan *heard, ask func() (bool, error), gift func(m *heard) bool) error {
 	for {
 		if got, err := ask(); got || err != nil {

@@ -24,10 +24,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m, redistest.LeakOptions()..
 
 const name = "shared"
 
-// patience is below any lease: who is not woken waits for longer.
+// patience is shorter than any lease: a waiter that is not woken waits for
+// longer.
 const patience = 20 * time.Second
 
-// A taker takes one thing and gives it back, by one caller at a time.
+// A taker acquires one object and releases it, by one caller at a time.
 type taker interface {
 	lock(ctx context.Context) error
 	unlock(ctx context.Context) error
@@ -46,7 +47,7 @@ func (l *newLock) lock(ctx context.Context) (err error) {
 
 func (l *newLock) unlock(ctx context.Context) error { return l.hold.Unlock(ctx) }
 
-// A pair makes takers of one kind, of a client before and of one after.
+// A pair makes takers of one kind, of an old client and of a new one.
 type pair struct {
 	before func(c *oldClient) taker
 	after  func(c *latchkey.Client) taker
@@ -71,7 +72,7 @@ var pairs = map[string]pair{
 	},
 }
 
-// A world has a server, and clients that are closed before it.
+// A world is a server, and clients that are closed before it.
 type world struct {
 	*testing.T
 	server *redistest.Server
@@ -90,7 +91,7 @@ func (w *world) after() *latchkey.Client {
 	return c
 }
 
-// empty waits until nothing is left in Redis; a waitlist ends by itself.
+// empty waits until nothing is left in Redis; a waitlist expires.
 func (w *world) empty() {
 	w.Helper()
 	var keys []string
@@ -105,8 +106,8 @@ func (w *world) empty() {
 	})
 }
 
-// waits starts to lock, and returns when Redis has refused a request of it that was made
-// while it listened.
+// waits starts a Lock and returns when Redis has refused a request of it that
+// was sent after it had subscribed.
 func (w *world) waits(l taker) <-chan error {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), patience)
@@ -131,8 +132,8 @@ func (w *world) waits(l taker) <-chan error {
 	return done
 }
 
-// gifts returns what waits for a message, from now on, that tells a client that it was
-// given the lock.
+// gifts returns a function that waits for a grant message published from now
+// on.
 func (w *world) gifts() func() error {
 	w.Helper()
 	sub := w.server.Client(w).PSubscribe(w.Context(), "redisson_lock__channel:{"+name+"}:*")
@@ -151,7 +152,8 @@ func (w *world) gifts() func() error {
 	}
 }
 
-// Each wakes the other, long before a lease ends, and no other is let in before.
+// Each client wakes the other, long before a lease ends, and does not let it in
+// before.
 func TestEachWakesTheOther(t *testing.T) {
 	for kind, p := range pairs {
 		holds := p
@@ -190,8 +192,8 @@ func TestEachWakesTheOther(t *testing.T) {
 	}
 }
 
-// Two clients before and two after share a lock: nobody is inside with others, nobody is
-// left behind, and nothing is left in Redis.
+// Two old clients and two new ones share a lock. There is one holder at a time,
+// no waiter is left behind, and nothing is left in Redis.
 func TestBeforeAndAfterShareALock(t *testing.T) {
 	for _, kinds := range [][]string{{"lock"}, {"fair"}, {"write", "read"}} {
 		t.Run(kinds[0], func(t *testing.T) {
@@ -216,7 +218,7 @@ func TestBeforeAndAfterShareALock(t *testing.T) {
 	}
 }
 
-// A guard counts who is inside.
+// A guard counts the callers inside.
 type guard struct{ writers, readers atomic.Int64 }
 
 func (g *guard) rounds(w *world, kind string, l taker) {
