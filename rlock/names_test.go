@@ -2,6 +2,7 @@ package rlock_test
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -144,6 +145,13 @@ func TestBadOptionsSendNothing(t *testing.T) {
 			require.ErrorContains(t, err, reason)
 		}
 		require.ErrorContains(t, h.Extend(t.Context(), d), "a lease of "+reason)
+	}
+	for _, d := range []time.Duration{time.Millisecond, 2 * time.Millisecond} { // over within the margin for clocks
+		_, err := l.Lock(t.Context(), latchkey.Lease(d))
+		require.ErrorContains(t, err, fmt.Sprintf("lease of %v: the least is 3ms", d))
+		_, err = l.TryLock(t.Context(), latchkey.MaxHold(d))
+		require.ErrorContains(t, err, fmt.Sprintf("MaxHold of %v: the least is 3ms", d))
+		require.ErrorContains(t, h.Extend(t.Context(), d), fmt.Sprintf("a lease of %v: the least is 3ms", d))
 	}
 	for want, opts := range map[string][]latchkey.LockOption{
 		"HoldAtLeast of 1m0s is longer than the lease of 1s": {latchkey.Lease(time.Second), latchkey.HoldAtLeast(time.Minute)},

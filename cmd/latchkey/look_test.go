@@ -404,14 +404,20 @@ func TestLookWithoutMore(t *testing.T) {
 	assert.Contains(t, stdout, "app:job")
 }
 
-// A Sentinel has no names.
-func TestLsAtASentinel(t *testing.T) {
+// A Sentinel has no names, and runs no scripts.
+func TestAtASentinel(t *testing.T) {
 	t.Parallel()
 	sentinel := redistest.StartSentinel(t, "main", redistest.Start(t))
 	code, stdout, stderr := execute(t, "-u", "redis://"+sentinel.Addr, "ls")
 	assert.Equal(t, exit.Unavailable, code)
 	assert.Empty(t, stdout)
 	assert.Contains(t, stderr, "it is a Sentinel, and has no names (--sentinel-master)")
+	for _, args := range [][]string{{"show", "x"}, {"run", "x", "--", "true"}, {"sem", "get", "x"}} {
+		code, stdout, stderr = execute(t, append([]string{"-u", "redis://" + sentinel.Addr}, args...)...)
+		assert.Equal(t, exit.Unavailable, code, "%v: %s", args, stderr)
+		assert.Empty(t, stdout)
+		assert.Contains(t, stderr, "if it is a Sentinel, name the master (--sentinel-master)", "%v", args)
+	}
 }
 
 // Of a slot that is on the move, each of two nodes has keys, and answers for those
