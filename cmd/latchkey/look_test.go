@@ -412,7 +412,7 @@ func TestAtASentinel(t *testing.T) {
 	assert.Equal(t, exit.Unavailable, code)
 	assert.Empty(t, stdout)
 	assert.Contains(t, stderr, "it is a Sentinel, and has no names (--sentinel-master)")
-	for _, args := range [][]string{{"show", "x"}, {"run", "x", "--", "true"}, {"sem", "get", "x"}} {
+	for _, args := range [][]string{{"show", "x"}, {"run", "x", "--", "true"}} {
 		code, stdout, stderr = execute(t, append([]string{"-u", "redis://" + sentinel.Addr}, args...)...)
 		assert.Equal(t, exit.Unavailable, code, "%v: %s", args, stderr)
 		assert.Empty(t, stdout)
