@@ -105,9 +105,7 @@ type WaiterInfo struct {
 // to latchkey is ErrKeyConflict.
 //
 // Info changes nothing. It costs one round trip, and one more for each 500
-// labels and read holds that there may be. It shows what Redis has at that
-// moment: for a lock that passes between waiters of one process, that may be
-// the previous holder.
+// labels and read holds that there may be.
 //
 // More than 500 holders, waiters or permits are read in pieces of about 500,
 // one round trip each, so that Redis is never busy for more than a few
