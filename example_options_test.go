@@ -14,7 +14,7 @@ import (
 	"github.com/latchkey-go/latchkey/rlock"
 )
 
-// hold takes the lock with the options, says so and gives it back.
+// hold takes the lock with the options, prints its name and releases it.
 func hold(client *latchkey.Client, name string, opts ...latchkey.LockOption) {
 	err := latchkey.Do(context.Background(), rlock.New(client, name), func(context.Context) error {
 		fmt.Println("holding", name)
@@ -58,7 +58,7 @@ func ExampleWait() {
 	// holding orders:42
 }
 
-// A lease of its own ends however long the work takes.
+// A hold with a Lease ends with it, however long the work takes.
 func ExampleLease() {
 	rdb, stop := connect()
 	defer stop()
@@ -74,7 +74,7 @@ func ExampleLease() {
 	// Output: lease lost
 }
 
-// A hold is renewed, but not for ever.
+// A hold is renewed, but not without a limit.
 func ExampleMaxHold() {
 	rdb, stop := connect()
 	defer stop()
@@ -89,7 +89,7 @@ func ExampleMaxHold() {
 	// Output: lost: true
 }
 
-// A job of a moment, once a minute on machines whose clocks differ.
+// A short job runs once a minute on machines whose clocks differ.
 func ExampleHoldAtLeast() {
 	rdb, stop := connect()
 	defer stop()
@@ -130,7 +130,7 @@ func ExampleLabel() {
 	// Output: held by the shipping worker
 }
 
-// A holder that is handed on as a value.
+// A holder is passed on as a value.
 func ExampleHolderFrom() {
 	rdb, stop := connect()
 	defer stop()
@@ -167,7 +167,7 @@ func ExampleOutcome() {
 	// refused
 }
 
-// A client whose holders are known by a name of their own.
+// The holders of this client have a readable name.
 func ExampleWithID() {
 	rdb, stop := connect()
 	defer stop()
@@ -180,7 +180,7 @@ func ExampleWithID() {
 	// holding orders:42
 }
 
-// Names of one program are kept from those of others.
+// The prefix separates the names of one program from those of others.
 func ExampleWithKeyPrefix() {
 	rdb, stop := connect()
 	defer stop()
@@ -198,8 +198,8 @@ func ExampleWithKeyPrefix() {
 	// Output: [shop:orders:42]
 }
 
-// A dead worker's locks are free after ten seconds, and a renewal is sent every
-// three.
+// The locks of a dead worker are free after ten seconds. Renewals are sent
+// about every three seconds.
 func ExampleWithWatchdogTimeout() {
 	rdb, stop := connect()
 	defer stop()
@@ -218,7 +218,7 @@ func ExampleWithWatchdogTimeout() {
 	// Output: at most ten seconds left: true
 }
 
-// An Unlock that finds no Redis gives up after a second.
+// An Unlock without a reply from Redis gives up after a second.
 func ExampleWithUnlockTimeout() {
 	rdb, stop := connect()
 	defer stop()
@@ -228,7 +228,7 @@ func ExampleWithUnlockTimeout() {
 	// Output: holding orders:42
 }
 
-// A TryLock that gets no answer is back after half a second.
+// A TryLock without a reply returns after half a second.
 func ExampleWithAnswerTimeout() {
 	rdb, stop := connect()
 	defer stop()
@@ -238,7 +238,7 @@ func ExampleWithAnswerTimeout() {
 	// Output: holding orders:42
 }
 
-// A waiter that is told nothing looks again after a second.
+// A waiter without a wake-up asks again after a second.
 func ExampleWithRecheck() {
 	rdb, stop := connect()
 	defer stop()
@@ -248,7 +248,7 @@ func ExampleWithRecheck() {
 	// Output: holding orders:42
 }
 
-// Where nothing may subscribe, waiters poll.
+// Waiters poll, because nobody may subscribe.
 func ExampleWithPubSub() {
 	rdb, stop := connect()
 	defer stop()
@@ -258,8 +258,8 @@ func ExampleWithPubSub() {
 	// Output: holding orders:42
 }
 
-// Every Unlock tells Redis, so that other processes have as many turns as this
-// one.
+// Every Unlock goes to Redis, so that other processes have as many turns as
+// this one.
 func ExampleWithHandOver() {
 	rdb, stop := connect()
 	defer stop()
@@ -269,7 +269,7 @@ func ExampleWithHandOver() {
 	// Output: holding orders:42
 }
 
-// Every Unlock opens the lock to all, as Redisson's does.
+// Every Unlock leaves the lock free for all, as Redisson's does.
 func ExampleWithDirectGrants() {
 	rdb, stop := connect()
 	defer stop()
@@ -279,8 +279,8 @@ func ExampleWithDirectGrants() {
 	// Output: holding orders:42
 }
 
-// A grant counts when a replica has it. This server has no replica, so that
-// nothing is granted.
+// A grant counts when a replica has confirmed it. This server has no replica,
+// so nothing is granted.
 func ExampleWithReplicaAck() {
 	rdb, stop := connect()
 	defer stop()
@@ -292,7 +292,7 @@ func ExampleWithReplicaAck() {
 	// Output: too few replicas: true
 }
 
-// What no error can carry is logged.
+// The logger receives what no error can report.
 func ExampleWithLogger() {
 	rdb, stop := connect()
 	defer stop()
@@ -302,7 +302,7 @@ func ExampleWithLogger() {
 	// Output: holding orders:42
 }
 
-// Events are counted, or told of.
+// The Observer prints the events.
 func ExampleWithObserver() {
 	rdb, stop := connect()
 	defer stop()

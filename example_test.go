@@ -44,8 +44,8 @@ func Example() {
 		}
 		defer func() { _ = hold.Unlock(ctx) }() // works although ctx is cancelled by then
 
-		// Whatever is done under the lock takes the Hold's Context, which is done
-		// the moment the lease is lost.
+		// Work under the lock uses the Hold's Context, which is done the moment
+		// the lease is lost.
 		ctx = hold.Context()
 		fmt.Println("shipping order", order)
 		return ctx.Err()
@@ -91,7 +91,7 @@ func ExampleDoValue() {
 	// Output: invoice 1
 }
 
-// Inside Do the token is at hand.
+// Inside Do, HoldFrom gives access to the token.
 func ExampleHoldFrom() {
 	rdb, stop := connect()
 	defer stop()
@@ -110,7 +110,7 @@ func ExampleHoldFrom() {
 	// Output: true inventory true
 }
 
-// A program under development runs without a Redis, in one process.
+// A program under development runs in one process, without Redis.
 func ExampleNewLocal() {
 	lock := latchkey.NewLocal("orders:42") // rlock.New(client, "orders:42")
 	err := latchkey.Do(context.Background(), lock, func(ctx context.Context) error {
@@ -124,7 +124,7 @@ func ExampleNewLocal() {
 	// Output: taken: true
 }
 
-// A worker that must not do the same thing twice asks once, and goes its way.
+// A worker that must not do a job twice asks once and otherwise skips the job.
 func ExampleDo_unlessTaken() {
 	rdb, stop := connect()
 	defer stop()
@@ -134,7 +134,7 @@ func ExampleDo_unlessTaken() {
 	job := rlock.New(client, "nightly")
 
 	err := latchkey.Do(ctx, job, func(ctx context.Context) error {
-		// Another worker comes by meanwhile.
+		// Another worker tries the same job meanwhile.
 		err := latchkey.Do(context.Background(), job, func(context.Context) error {
 			fmt.Println("twice!")
 			return nil
@@ -152,7 +152,7 @@ func ExampleDo_unlessTaken() {
 }
 
 // A holder in the context is what a thread is in Java: it re-enters every lock
-// that it has, and Unlock needs no Hold.
+// that it holds, and Unlock needs no Hold.
 func ExampleWithHolder() {
 	rdb, stop := connect()
 	defer stop()
@@ -232,7 +232,8 @@ func ExampleHold_Context() {
 	}
 	fmt.Println(req.Method, req.URL, "while the lock is held:", req.Context().Err() == nil)
 
-	// It also carries the holder: who is called with it may take the lock again.
+	// The Context also carries the holder: code that is called with it may take
+	// the lock again.
 	again, err := lock.TryLock(hold.Context())
 	if err != nil {
 		log.Fatal(err)

@@ -28,7 +28,7 @@ func connect() (rdb *redis.Client, stop func()) {
 	}
 }
 
-// A program that starts its workers and waits until all are ready.
+// A program starts its workers and waits until all are ready.
 func Example() {
 	rdb, stop := connect()
 	defer stop()
@@ -41,7 +41,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	for range 3 {
-		go func() { // in other processes, as a rule
+		go func() { // in practice, in other processes
 			if err := ready.CountDown(ctx); err != nil {
 				log.Print(err)
 			}

@@ -48,7 +48,7 @@ func Example() {
 	// Output: printing
 }
 
-// Stand in the queue for a while, then leave it.
+// A caller waits in the queue for a while and then leaves it.
 func ExampleLock_TryLock() {
 	rdb, stop := connect()
 	defer stop()
@@ -80,14 +80,15 @@ func ExampleNonReentrant() {
 	printer := fairlock.New(client, "printer", fairlock.NonReentrant())
 
 	err := latchkey.Do(context.Background(), printer, func(ctx context.Context) error {
-		_, err := printer.Lock(ctx) // by who has it
+		_, err := printer.Lock(ctx) // while another caller holds it
 		return err
 	})
 	fmt.Println(errors.Is(err, latchkey.ErrReentry))
 	// Output: true
 }
 
-// The same on all clients: Redisson's fairLockWaitTimeout.
+// All clients should have the same timeout, which is Redisson's
+// fairLockWaitTimeout.
 func ExampleQueueTimeout() {
 	rdb, stop := connect()
 	defer stop()

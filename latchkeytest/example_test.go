@@ -11,7 +11,7 @@ import (
 	"github.com/latchkey-go/latchkey/rlock"
 )
 
-// What a program does while somebody else has the lock.
+// The test checks what a program does while another client holds the lock.
 func ExampleNew() {
 	var t *testing.T // the test's own
 
@@ -24,7 +24,7 @@ func ExampleNew() {
 	}
 }
 
-// Two programs meet on one server.
+// Two clients share one server.
 func ExampleNewServer() {
 	var t *testing.T // the test's own
 
@@ -38,8 +38,8 @@ func ExampleNewServer() {
 	}
 }
 
-// What a worker does when its lock is lost. In synctest.Test the ten seconds
-// until the next renewal take no time.
+// The test checks what a worker does when its lock is lost. In synctest.Test
+// the ten seconds until the next renewal take no time.
 func ExampleServer_Expire() {
 	var t *testing.T // the test's own
 

@@ -31,8 +31,7 @@ func connect() (rdb *redis.Client, stop func()) {
 	}
 }
 
-// Money goes from one account to the other, and both are locked, in whichever
-// order they are named.
+// A transfer locks both accounts, in whichever order they are named.
 func ExampleNew() {
 	rdb, stop := connect()
 	defer stop()
@@ -50,7 +49,7 @@ func ExampleNew() {
 	// Output: moving money
 }
 
-// Two orders that share an article wait for each other.
+// Two orders with a common article exclude each other.
 func ExampleNewGroup() {
 	rdb, stop := connect()
 	defer stop()
@@ -84,7 +83,7 @@ func ExampleNewGroup() {
 	// table is free
 }
 
-// Three servers that know nothing of each other; one of them may be down.
+// Three independent servers; one of them may be down.
 func ExampleNewRed() {
 	var locks []latchkey.Locker
 	for range 3 {

@@ -17,8 +17,8 @@ import (
 	"github.com/latchkey-go/latchkey/otel"
 )
 
-// Locks are called "order:42" and "report:nightly": what is before the colon is
-// their class.
+// Locks are called "order:42" and "report:nightly". The part before the colon
+// is their class.
 func Example() {
 	observer, err := otel.New(otel.Classes(func(_, name string) string {
 		class, _, _ := strings.Cut(name, ":")
@@ -26,7 +26,7 @@ func Example() {
 		case "order", "report":
 			return class
 		}
-		return "other" // whatever else somebody comes to lock
+		return "other" // bounds the number of classes
 	}))
 	if err != nil {
 		log.Fatal(err)
@@ -36,7 +36,7 @@ func Example() {
 	defer client.Close()
 }
 
-// Metrics go to a provider of the program's own.
+// Metrics go to a provider of the program.
 func ExampleWithMeterProvider() {
 	reader := sdkmetric.NewManualReader() // in a program, an exporter
 	observer, err := otel.New(otel.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))
@@ -56,7 +56,7 @@ func ExampleWithMeterProvider() {
 	// Output: latchkey.lost
 }
 
-// Each acquire that had to wait is a span of a provider of the program's own.
+// Each acquire that had to wait is a span of the program's provider.
 func ExampleWithTracerProvider() {
 	spans := tracetest.NewInMemoryExporter() // in a program, another exporter
 	observer, err := otel.New(otel.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))))

@@ -28,8 +28,8 @@ func connect() (rdb *redis.Client, stop func()) {
 	}
 }
 
-// At most three programs use the licence at a time; that of one that crashes is
-// back within half a minute.
+// At most three programs use the licence at a time. The permit of a program
+// that crashes is back within half a minute.
 func Example() {
 	rdb, stop := connect()
 	defer stop()
@@ -54,8 +54,7 @@ func Example() {
 	// Output: simulating: true
 }
 
-// A permit without end, which is given back by its id, perhaps by another
-// program.
+// A permanent permit is released by its id, perhaps by another program.
 func ExamplePermanent() {
 	rdb, stop := connect()
 	defer stop()
@@ -83,7 +82,7 @@ func ExamplePermanent() {
 	// Output: 3 are free
 }
 
-// A permit for as long as a function runs.
+// A permit is held while a function runs.
 func ExampleSemaphore_Do() {
 	rdb, stop := connect()
 	defer stop()

@@ -13,8 +13,8 @@ import (
 	"github.com/latchkey-go/latchkey/prom"
 )
 
-// Locks are called "order:42" and "report:nightly": what is before the colon is
-// their class.
+// Locks are called "order:42" and "report:nightly". The part before the colon
+// is their class.
 func Example() {
 	metrics := prom.New(prom.Classes(func(_, name string) string {
 		class, _, _ := strings.Cut(name, ":")
@@ -22,7 +22,7 @@ func Example() {
 		case "order", "report":
 			return class
 		}
-		return "other" // whatever else somebody comes to lock
+		return "other" // bounds the number of classes
 	}))
 	prometheus.MustRegister(metrics)
 
@@ -50,14 +50,14 @@ func ExampleClasses() {
 	// Output: latchkey_lost_total rlock
 }
 
-// Waits of up to a second matter here, and nobody shall wait longer.
+// The buckets are for waits of up to a second.
 func ExampleWaitBuckets() {
 	metrics := prom.New(prom.WaitBuckets(0.01, 0.1, 1))
 	fmt.Println(prometheus.NewRegistry().Register(metrics))
 	// Output: <nil>
 }
 
-// Work under a lock takes minutes here.
+// The buckets are for work that takes minutes.
 func ExampleHoldBuckets() {
 	metrics := prom.New(prom.HoldBuckets(60, 300, 900))
 	fmt.Println(prometheus.NewRegistry().Register(metrics))

@@ -149,7 +149,7 @@ func ExampleLock_LockAsync() {
 	// Output: holding orders:42
 }
 
-// Waiters ask again and again, and nothing is published.
+// Waiters poll, and nothing is published.
 func ExampleSpin() {
 	rdb, stop := connect()
 	defer stop()

@@ -56,7 +56,7 @@ func Example() {
 	// writing, alone
 }
 
-// A writer goes on reading what it has written, and others read with it.
+// A writer continues to read what it has written, together with other readers.
 func ExampleRWLock_Downgrade() {
 	rdb, stop := connect()
 	defer stop()
@@ -84,7 +84,7 @@ func ExampleRWLock_Downgrade() {
 	// Output: others read too: true
 }
 
-// A writer that waits goes before new readers for a second at most.
+// A waiting writer goes before new readers for at most a second.
 func ExampleWriterPreference() {
 	rdb, stop := connect()
 	defer stop()

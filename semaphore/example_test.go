@@ -63,7 +63,7 @@ func Example() {
 	// Output: exporting; 9 more may
 }
 
-// Permits of a day.
+// The permits are valid for one day.
 func ExampleTTL() {
 	rdb, stop := connect()
 	defer stop()
@@ -79,7 +79,7 @@ func ExampleTTL() {
 	// Output: set: true for 24h0m0s
 }
 
-// Two of the three permits, given back however the work ends.
+// Do takes two of the three permits and gives them back however the work ends.
 func ExampleSemaphore_Do() {
 	rdb, stop := connect()
 	defer stop()
