@@ -135,7 +135,7 @@ func TestSubscribeRacesUnsubscribe(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			for i := range 3000 {
+			for i := range redistest.Many(3000, 1000) {
 				s := n.Subscribe(all[rand.N(len(all))])
 				switch i % 3 {
 				case 0:

@@ -188,7 +188,7 @@ func TestQueuedItems(t *testing.T) {
 // Random operations against a model: what is watched has a window by the model
 // too, is lost exactly at its end, and never after Remove said that it was not.
 func TestRandomOperations(t *testing.T) {
-	for seed := range uint64(redistest.Many(40, 10)) {
+	for seed := range uint64(redistest.Many(40, 5)) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		bubble(t, func(t *testing.T, r *room) {
 			type model struct {

@@ -89,7 +89,7 @@ func TestHooksSeeEveryScript(t *testing.T) {
 					wg.Go(func() {
 						ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 						defer cancel()
-						for round := range 5 {
+						for round := range redistest.Many(5, 2) {
 							got, err := take(ctx, clients[i%2], "a"+strconv.Itoa((i+round)%10))
 							if err == nil {
 								err = got.release(ctx)

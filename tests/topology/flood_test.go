@@ -38,7 +38,8 @@ func flooded() map[string]func(context.Context, *latchkey.Client, string) (taken
 // Anybody who may publish may wake waiters as often as they like. The waiters
 // ask, one after another, and nobody gets anything that was not released.
 func TestFlood(t *testing.T) {
-	const waiters, messages = 5, 100_000
+	const waiters = 5
+	messages := redistest.Many(100_000, 20_000)
 	s := redistest.Start(t)
 	rdb := s.Client(t)
 	holder, one, other := newClient(t, s.Client(t)), newClient(t, s.Client(t)), newClient(t, s.Client(t))
