@@ -95,7 +95,7 @@ var engineBugs = []Bug{
 	{
 		Name: "engine/no-undo", What: "what an acquire without an answer was granted is never taken back",
 		File: "internal/engine/acquire.go",
-		Old:  "\t\te.undo(c)\n", New: "\n",
+		Old:  "c.holding.field):\n\t\te.undo(c)\n", New: "c.holding.field):\n",
 		Package: "tests/faults", Run: "^TestFaultContextEndsAtEachStage$",
 	},
 	{

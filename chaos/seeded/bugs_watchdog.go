@@ -190,8 +190,8 @@ var watchdogBugs = []Bug{
 	},
 	{
 		Name: "rlock/taken-over-in-doubt", What: "a waiter that is handed a lock in memory forgets its own request, which may be granted yet",
-		File: "internal/engine/handover.go",
-		Old:  "		c.spec.engine.undo(former)\n", New: "",
+		File: "internal/engine/acquire.go",
+		Old:  "			e.undo(c)\n		}\n", New: "		}\n",
 		Package: "tests/handover", Run: "^TestHandOverLeavesADoubtBehind$",
 	},
 	{

@@ -136,6 +136,11 @@ func (c *lockAttempt) run(op *Op, p *wait.Policy) (*Hold, error) {
 	c.report(1, err)
 	switch {
 	case err == nil:
+		if c.hold.holding != c.holding && (left || c.doubts > 0) {
+			// It was handed the lock under another holder. What Redis may still grant to
+			// its own goes to nobody.
+			e.undo(c)
+		}
 		return c.hold, nil
 	case c.holding == nil: // it has asked for nothing
 		return nil, e.Wrap(op.Name, s, err)
@@ -190,8 +195,8 @@ type lockAttempt struct {
 	fresh   bool       // the holder is nobody else's
 	queues  bool       // requests ask for a place in the queue
 	place   wait.Place // the first one in a line
-	holding *holding   // nil while it follows others in a line, and cannot ask
-	hold    *Hold      // once it is granted
+	holding *holding   // its own; nil while it follows others in a line, and cannot ask
+	hold    *Hold      // once it is granted; of another holding if it took one over
 	req     Request    // the last one
 	base    int        // the hold count before the request that is in doubt
 	voids   int        // grants that came too late

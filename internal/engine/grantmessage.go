@@ -196,7 +196,7 @@ func (hd *holding) cuts(ends int64) {
 
 // reject gives back, in the background, what a holder was given that neither has it nor
 // waits. Who has a lock by another way than by what Redis was told of its own number has
-// it under a number that nobody can be given anything under: see takeOver.
+// it under a number that nobody can be given anything under: see handOver.
 func (e *Engine) reject(s *Spec, g grantMessage) {
 	n, ok := e.number(g.id)
 	if !ok || !e.gate.Enter() && !e.gate.Remain() {

@@ -25,8 +25,8 @@ func (c *lockAttempt) renewed() bool {
 }
 
 // handOver lets the next waiter take over the holding of h, which has been given up, and
-// reports whether it did. The caller has the holding's ops and is counted in; the waiter
-// has both then.
+// reports whether it did. The caller has the holding's ops and is counted in, and neither
+// any more then.
 func (h *Hold) handOver() bool {
 	e, hd, s := h.holding.engine, h.holding, h.spec
 	if !e.handsOn(s, hd.slice) || !e.lines.Waits(s.Line) || !hd.canBeTakenOver(s) {
@@ -50,16 +50,13 @@ func (h *Hold) handOver() bool {
 		committed := next.Commit(c.lease(), func() {
 			// Not if the window is over, or the client is being closed.
 			if hold := hd.grant(c.ctx, c.spec, c.cfg, g, 1, hd.left); hold != nil {
-				c.takeOver(hd)
 				c.hold = hold
-				hd.unlockOps()
+				hd.leave()
+				hd.unlockOps() // from here on it may be unlocked
 			}
 		})
 		handed := committed && c.hold != nil
 		own.unlockOps()
-		if handed {
-			own.leave()
-		}
 		if committed {
 			return handed
 		}
@@ -84,21 +81,6 @@ func (hd *holding) canBeTakenOver(s *Spec) bool {
 	// waiter gets a longer lease than the one that it asked for.
 	left, full := hd.left.Remaining(hd.engine.now()), hd.engine.cfg.WatchdogTimeout
 	return left >= full*2/3 && left <= full
-}
-
-// takeOver makes hd, which c has just been granted, its holding. What Redis may grant to
-// the holder that c had until then goes to nobody, and is undone.
-func (c *lockAttempt) takeOver(hd *holding) {
-	own := c.holding
-	c.holding = hd
-	hd.beginAttempt()
-	if left := own.endAttempt(); left || c.doubts > 0 {
-		former := own.earlierAttempt(c.spec)
-		former.inDoubt, former.doubts, former.until = true, c.doubts, c.until
-		former.waiting = true
-		c.inDoubt, c.doubts, c.lates, c.until = false, 0, 0, time.Time{}
-		c.spec.engine.undo(former)
-	}
 }
 
 // An heir is the waiter of this client to whom a lock goes on as it is given

@@ -32,7 +32,7 @@ func (h *Hold) unlock(bounded context.Context) error {
 	if !hd.rejoin() {
 		return h.NotHeld("unlock")
 	}
-	handed := false // then a waiter has the holding, and is counted in instead
+	handed := false // to a waiter, which has the holding then
 	defer func() {
 		if !handed {
 			hd.leave()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -227,6 +228,47 @@ func TestHandOverLeavesADoubtBehind(t *testing.T) {
 		env.Advance(200 * time.Millisecond)
 		env.Advance(5 * time.Second) // by then its deadline is over
 		p.shows(map[string]string{})
+	})
+}
+
+// A waiter that is woken and begins to ask in the moment in which it is handed the lock has
+// it once. With the race detector it shows that the two do not meet.
+func TestHandOverToOneWhoAsks(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
+		c := locktest.NewClient(t, env.Redis, latchkey.WithHandOver(time.Hour))
+		l := rlock.New(c, passName)
+		over := make(chan struct{})
+		var holds atomic.Int64
+		var all, hints sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				for range 300 {
+					h, err := l.Lock(t.Context())
+					if !assert.NoError(t, err) {
+						return
+					}
+					holds.Add(1)
+					assert.NoError(t, h.Unlock(t.Context()))
+				}
+			})
+		}
+		hints.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				default:
+					env.Redis.Publish(t.Context(), "redisson_lock__channel:{a}", "0")
+				}
+			}
+		})
+		all.Wait()
+		close(over)
+		hints.Wait()
+		env.Advance(passFuture)
+		require.EqualValues(t, 1200, holds.Load())
+		require.Empty(t, env.Mini.Keys())
+		require.Zero(t, c.Stats().Losses)
 	})
 }
 
