@@ -151,6 +151,25 @@ func (e *Engine) find(n uint64, s *Spec) *holding {
 	return hd
 }
 
+// findIn returns the holder that ctx names for s, if any, and its holding for s, counted
+// in; nil if there is none.
+func (e *Engine) findIn(ctx context.Context, s *Spec) (hd *holding, n uint64, ok bool) {
+	for {
+		n, ok := e.holderIn(ctx, s)
+		if !ok {
+			return nil, 0, false
+		}
+		hd := e.find(n, s)
+		// As in join: else a waiter may have taken the holding over just now.
+		if now, ok := e.holderIn(ctx, s); ok && now == n {
+			return hd, n, true
+		}
+		if hd != nil {
+			hd.leave()
+		}
+	}
+}
+
 // otherCount returns how often a holder has the other half of s.
 func (e *Engine) otherCount(n uint64, s *Spec) int {
 	if !s.Half {

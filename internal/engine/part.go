@@ -54,14 +54,18 @@ func (h *Hold) Whole() any {
 }
 
 // StayClosed makes the lock of h stay closed until d from now, although h is
-// given back earlier: what the option HoldAtLeast asks for.
+// given back earlier: what the option HoldAtLeast asks for. It does nothing when h has
+// ended already.
 func (h *Hold) StayClosed(ctx context.Context, d time.Duration) error {
 	hd := h.holding
 	if err := hd.lockOps(ctx); err != nil {
 		return err
 	}
 	defer hd.unlockOps()
-	if until := time.Now().Add(d); until.After(hd.atLeast) {
+	hd.mu.Lock()
+	ended := h.state != held // then the holding may be somebody else's
+	hd.mu.Unlock()
+	if until := time.Now().Add(d); !ended && until.After(hd.atLeast) {
 		hd.atLeast = until
 	}
 	return nil
@@ -70,11 +74,7 @@ func (h *Hold) StayClosed(ctx context.Context, d time.Duration) error {
 // HoldIn returns the latest hold of s that the holder in ctx has and that match
 // takes; nil when there is none.
 func (e *Engine) HoldIn(ctx context.Context, s *Spec, match func(*Hold) bool) *Hold {
-	n, ok := e.holderIn(ctx, s)
-	if !ok {
-		return nil
-	}
-	hd := e.find(n, s)
+	hd, _, _ := e.findIn(ctx, s)
 	if hd == nil {
 		return nil
 	}

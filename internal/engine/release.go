@@ -352,9 +352,9 @@ func (h *Hold) mark(st state) {
 
 // UnlockHolder gives back the latest hold that the holder in ctx has on s.
 func (e *Engine) UnlockHolder(ctx context.Context, s *Spec) error {
-	if n, ok := e.holderIn(ctx, s); ok {
+	if hd, n, ok := e.findIn(ctx, s); ok {
 		bounded := run.Detached(ctx, e.cfg.UnlockTimeout)
-		if hd := e.find(n, s); hd != nil {
+		if hd != nil {
 			defer hd.leave()
 			for h := hd.latest(); h != nil; h = hd.latest() {
 				// Another goroutine of the holder may just have given that one back: then
