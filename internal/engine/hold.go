@@ -203,7 +203,7 @@ func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 	defer func() {
 		hd.mu.Lock()
 		hd.extends--
-		if maybe {
+		if maybe || h.state != held { // the lease may be longer than the watchdog knew
 			hd.extended = time.Now().Add(run.Attempt + run.ClockSlack)
 		}
 		hd.mu.Unlock()

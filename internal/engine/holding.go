@@ -73,8 +73,9 @@ type holding struct {
 	// waitsAt when it was answered, in server ms.
 	waits   watchdog.Instant
 	waitsAt int64
-	// extends is how many calls of Extend are under way; extended, until when a request of
-	// one that has ended without an answer may be carried out.
+	// extends is how many calls of Extend are under way; extended, until when nobody takes
+	// the holding over because of one that has ended: its request may be carried out yet, or
+	// was so as its hold was given up.
 	extends  int
 	extended time.Time
 	ends     int64    // server ms: when the lease ends that it was given last, and had to ask for
