@@ -85,7 +85,7 @@ func comparison() []scenario {
 			Sides: []string{"floor-blpop", "latchkey", "latchkey-off", "redsync", "redislock", "rueidislock"},
 		},
 		{
-			Title: "100,000 waiters on one name", Goal: "works, ≤ 300 MB", Work: "wait", Object: objectLock,
+			Title: "100,000 waiters on one name", Goal: "works, ≤ 400 MB", Work: "wait", Object: objectLock,
 			Goroutines: 100_000, Limit: 1, Hold: time.Second, Sides: []string{"latchkey", "latchkey-off"},
 		},
 		{
