@@ -27,10 +27,10 @@ func newHolder(n uint64) Holder { return Holder{engine.NewHolderSeam(n)} }
 // exclude each other, and each re-enters the locks that another has taken. Give
 // every worker a context of its own.
 //
-// Without WithHolder, each acquisition has its own holder, and only the Context
-// of the Hold re-enters the lock. The innermost identity counts: WithHolder on
-// a Hold's Context makes a fresh holder for all locks, including the lock that
-// is held.
+// Without WithHolder, each hold has a holder of its own for as long as it
+// lasts, and only the Context of the Hold re-enters the lock. The innermost
+// identity counts: WithHolder on a Hold's Context makes a fresh holder for all
+// locks, including the lock that is held.
 func WithHolder(ctx context.Context) context.Context {
 	return engine.WithHolder(ctx, engine.NewHolder())
 }

@@ -5,8 +5,8 @@
 //
 // A Lock value is only a name on a client. Making one does no I/O and holds
 // nothing, and goroutines may share it. Lock returns a Hold. Two goroutines
-// that share a Lock exclude each other, because each acquisition has a holder
-// of its own. The context carries re-entry: see [latchkey.Hold.Context] and
+// that share a Lock exclude each other, because each hold has a holder of
+// its own. The context carries re-entry: see [latchkey.Hold.Context] and
 // [latchkey.WithHolder].
 //
 // # What it promises
