@@ -9,30 +9,31 @@ import (
 
 // A Script is the text of one script and the name under which Redis caches it.
 //
-// It is not a go-redis Script because that type sends with go-redis's own
-// retries, and latchkey sends each script once and decides about retries itself.
+// It is not a go-redis Script, because that type sends with go-redis's own
+// retries, whereas latchkey sends each script once and decides about retries
+// itself.
 type Script struct {
-	// Name is the file, without its ending: "rlock/acquire".
+	// Name is the file without its extension: "rlock/acquire".
 	Name string
 	// Source is the text that EVAL takes.
 	Source string
 	// SHA is the lower-case hex SHA-1 of Source, which EVALSHA takes.
 	SHA string
-	// Index is its own among the scripts, below Max.
+	// Index is the number of the script, below Max.
 	Index int
-	// Reads is set if it only reads, so that EVALSHA_RO runs it too.
+	// Reads is set if the script only reads, so that EVALSHA_RO can run it too.
 	Reads bool
 
-	arg any // SHA, ready to be sent
+	arg any // SHA as an argument
 }
 
 // Arg returns SHA as an argument, which costs no allocation.
 func (s *Script) Arg() any { return s.arg }
 
-// Max is more than there are scripts.
+// Max is an upper bound of the number of scripts.
 const Max = 128
 
-var count int // of scripts; they are all made when the program starts
+var count int // number of scripts; all are made when the program starts
 
 func newScript(name, source string) *Script {
 	sum := SHA1([]byte(source))
@@ -41,16 +42,16 @@ func newScript(name, source string) *Script {
 	return &Script{Name: name, Source: source, SHA: sha, Index: count - 1, arg: sha}
 }
 
-// newReader is newScript for one that only reads.
+// newReader is newScript for a script that only reads.
 func newReader(name, source string) *Script {
 	s := newScript(name, source)
 	s.Reads = true
 	return s
 }
 
-// SHA1 returns what EVALSHA calls a script, and what redis.sha1hex makes: names and
-// tags, of which no secrecy depends on the hash. It works with GODEBUG=fips140=only too,
-// under which package crypto/sha1 panics.
+// SHA1 returns the hash by which EVALSHA names a script and that redis.sha1hex
+// makes. It serves for names and tags; no secrecy depends on it. It also works
+// with GODEBUG=fips140=only, under which package crypto/sha1 panics.
 func SHA1(b []byte) [sha1.Size]byte {
 	if fips140.Enforced() {
 		return unenforcedSHA1(string(b)) // b itself would move to the heap
@@ -101,8 +102,8 @@ var (
 	RLockState = newReader("rlock/state", rlockState)
 )
 
-// The scripts of the read-write lock. Those that look at all readers begin with what
-// they have in common.
+// The scripts of the read-write lock. Those that look at all readers begin with
+// a common part.
 var (
 	//go:embed rwlock/readers.lua
 	rwlockReaders string
@@ -151,8 +152,8 @@ var (
 	RWLockState = newReader("rwlock/state", rwlockReaders+rwlockState)
 )
 
-// The scripts of the fair lock. Those that deal with the head of the queue begin
-// with what they have in common.
+// The scripts of the fair lock. Those that handle the head of the queue begin
+// with a common part.
 var (
 	//go:embed fairlock/queue.lua
 	fairlockQueue string
@@ -188,7 +189,7 @@ var (
 	FairLockDelete = newScript("fairlock/delete", fairlockQueue+fairlockDelete)
 )
 
-// integer is put before the scripts that count in a string.
+// integer is the common part of the scripts that count in a string.
 //
 //go:embed integer.lua
 var integer string
@@ -326,7 +327,7 @@ var (
 	GroupState = newReader("multilock/state", groupState)
 )
 
-// The scripts that are for people only: they look, or say who somebody is.
+// The scripts that are only for people: they read, or say who somebody is.
 var (
 	//go:embed inspect/object.lua
 	inspectObject string

@@ -16,21 +16,21 @@ const unconfirmed = time.Second
 
 func (e *Engine) deadline(d time.Duration) run.Deadline { return e.Clock.Deadline(time.Now(), d) }
 
-// An Op is a way of acquiring.
+// An Op is a method that acquires.
 type Op struct {
 	Name string // for errors
-	Try  bool   // it is one attempt, unless the LockConfig says how long to wait
+	Try  bool   // makes one attempt, unless the LockConfig sets a wait
 }
 
-// What most locks have.
+// The Ops that most locks have.
 var (
 	Lock    = &Op{Name: "lock"}
 	TryLock = &Op{Name: "trylock", Try: true}
 )
 
-// Acquire takes the lock s for the holder in ctx, or for a fresh one. It returns a
-// Hold, or an error and nothing held: what a failed attempt may have left in Redis
-// is undone in the background, or ends with its lease.
+// Acquire takes the lock s for the holder in ctx, or for a fresh one. It
+// returns a Hold, or an error with nothing held: what a failed attempt may have
+// left in Redis is undone in the background, or ends with its lease.
 func (s *Spec) Acquire(ctx context.Context, op *Op, cfg *LockConfig) (*Hold, error) {
 	if err := s.admit(ctx, op, cfg); err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func (s *Spec) Acquire(ctx context.Context, op *Op, cfg *LockConfig) (*Hold, err
 	return c.run(op, p)
 }
 
-// admit lets a call through the gate, if what it asks for makes sense.
+// admit checks an acquire and counts it in at the gate.
 func (s *Spec) admit(ctx context.Context, op *Op, cfg *LockConfig) error {
 	e := s.engine
 	if err := e.checkAcquire(ctx, s, cfg); err != nil {
@@ -56,8 +56,8 @@ func (s *Spec) admit(ctx context.Context, op *Op, cfg *LockConfig) error {
 	return nil
 }
 
-// newLockAttempt returns an attempt of the holder in ctx, or of a fresh one, and room for how
-// it waits.
+// newLockAttempt returns an attempt of the holder in ctx, or of a fresh one,
+// and memory for its wait policy.
 func (s *Spec) newLockAttempt(ctx context.Context, op *Op, cfg *LockConfig) (*lockAttempt, *wait.Policy) {
 	all := new(struct {
 		attempt lockAttempt
@@ -72,9 +72,9 @@ func (s *Spec) newLockAttempt(ctx context.Context, op *Op, cfg *LockConfig) (*lo
 	return c, &all.policy
 }
 
-// follower returns an attempt that may wait behind others of its client; nil when it has
-// to do something else first. Its holding is made when it comes to the head of the line:
-// see Heads.
+// follower returns an attempt that can wait behind others of its client, or nil
+// if it has to do something else first. Its holding is made when it reaches the
+// head of the line; see Heads.
 func (s *Spec) follower(ctx context.Context, op *Op, cfg *LockConfig) *lockAttempt {
 	bounded := op.Try || cfg.Waits
 	if s.Queue != nil || s.Shared || bounded && cfg.Wait <= 0 {
@@ -89,7 +89,8 @@ func (s *Spec) follower(ctx context.Context, op *Op, cfg *LockConfig) *lockAttem
 	return c
 }
 
-// follow has c wait behind others of its client; false when there are none.
+// follow makes c wait behind others of its client. It returns false if there
+// are none.
 func (c *lockAttempt) follow() bool {
 	c.begin()
 	if !c.spec.engine.lines.Follow(c.spec.Line, c, &c.place) {
@@ -100,7 +101,7 @@ func (c *lockAttempt) follow() bool {
 	return true
 }
 
-// tellOfWait tells the observer that c, which follows others, waits.
+// tellOfWait reports to the observer that c, which follows others, waits.
 func (c *lockAttempt) tellOfWait() {
 	done := false
 	defer func() {
@@ -113,21 +114,21 @@ func (c *lockAttempt) tellOfWait() {
 	done = true
 }
 
-// Heads makes c ready to ask, which has followed others. Its holder is a fresh one.
+// Heads prepares c, which has followed others with a fresh holder, to ask.
 func (c *lockAttempt) Heads() {
 	if c.holding != nil {
-		return // it has stood in line with all it needs
+		return // it has its holding already
 	}
 	c.begins(c.spec.engine.enter(c.holder, c.spec, true))
 }
 
-// begins gives c what it needs to ask, in the name of hd.
+// begins makes c an attempt in the name of hd.
 func (c *lockAttempt) begins(hd *holding) {
 	c.holding = hd
 	hd.beginAttempt()
 }
 
-// run takes c to its end. p is room for how it waits first.
+// run carries c through to its end. p is memory for its first wait policy.
 func (c *lockAttempt) run(op *Op, p *wait.Policy) (*Hold, error) {
 	defer c.leave()
 	e, s := c.spec.engine, c.spec
@@ -137,12 +138,12 @@ func (c *lockAttempt) run(op *Op, p *wait.Policy) (*Hold, error) {
 	switch {
 	case err == nil:
 		if c.hold.holding != c.holding && (left || c.doubts > 0) {
-			// It was handed the lock under another holder. What Redis may still grant to
-			// its own goes to nobody.
+			// It was handed the lock under another holder. What Redis may still
+			// grant to its own is undone.
 			e.undo(c)
 		}
 		return c.hold, nil
-	case c.holding == nil: // it has asked for nothing
+	case c.holding == nil: // it has sent no request
 		return nil, e.Wrap(op.Name, s, err)
 	case c.queued:
 		e.withdraw(c)
@@ -155,8 +156,8 @@ func (c *lockAttempt) run(op *Op, p *wait.Policy) (*Hold, error) {
 	return nil, e.Wrap(op.Name, s, err)
 }
 
-// ends ends what c does in the name of its holder, and reports whether the holder was
-// given something that nobody has taken.
+// ends ends c as an attempt of its holder, and reports whether the holder was
+// granted something that nobody has taken.
 func (c *lockAttempt) ends() (left bool) {
 	if c.holding == nil || c.ended {
 		return false
@@ -188,24 +189,24 @@ func (e *Engine) checkAcquire(ctx context.Context, s *Spec, cfg *LockConfig) err
 	return ctx.Err()
 }
 
-// A lockAttempt is an attempt to come to hold a lock. It is a wait.Claim.
+// A lockAttempt is an attempt to acquire a lock. It is a wait.Claim.
 type lockAttempt struct {
 	attempt
 	holder  uint64
-	fresh   bool       // the holder is nobody else's
-	queues  bool       // requests ask for a place in the queue
-	place   wait.Place // the first one in a line
-	holding *holding   // its own; nil while it follows others in a line, and cannot ask
-	hold    *Hold      // once it is granted; of another holding if it took one over
-	req     Request    // the last one
-	base    int        // the hold count before the request that is in doubt
-	voids   int        // grants that came too late
-	lates   int        // of the doubts, those for answers that it came too late
+	fresh   bool       // the holder was made for this attempt
+	queues  bool       // its requests ask for a place in the queue
+	place   wait.Place // its first place in a line
+	holding *holding   // its own; nil while it follows others in a line and cannot ask
+	hold    *Hold      // set once it is granted; of another holding if it took one over
+	req     Request    // the last request
+	base    int        // the hold count before the request in doubt
+	voids   int        // number of grants that came too late
+	lates   int        // how many of doubts are for replies that the request came too late
 	queued  bool       // a request may have got a place in the queue
-	named   bool       // it may have been a new one, at which the label is that of the attempt
-	alone   bool       // requests name no key but that of the lock
-	cut     bool       // it has asked for a shorter lease than it was given
-	ended   bool       // see ends
+	named   bool       // that place may have been a new one, so its label is that of the attempt
+	alone   bool       // requests name no key except that of the lock
+	cut     bool       // it has asked for a shorter lease than it was granted
+	ended   bool       // ends was called
 }
 
 // acquire waits for its turn and asks until it is granted.
@@ -233,23 +234,26 @@ func (c *lockAttempt) acquire(ctx context.Context, p *wait.Policy) error {
 		var err error
 		c.queues = c.spec.Queue != nil && !has
 		if !has && c.spec.Shared && !c.spec.engine.lines.Waits(c.spec.Line) {
-			// Nobody has been refused, so many may have it at once: each asks.
+			// No reader has been refused, so several may have the lock at once:
+			// each asks.
 			var ans wait.Answer
 			if ans, err = c.Try(ctx); err != nil || ans.Granted {
 				return err
 			}
 		}
 		if has {
-			// The holder has the lock, or its other half: it stands in no line.
+			// The holder has the lock, or its other half, so it stands in no
+			// line.
 			var ans wait.Answer
 			if ans, err = c.Try(ctx); err == nil && !ans.Granted {
 				if ans.Again == 0 {
-					c.spec.engine.watchdog.Recheck() // Redis knows nothing of what the holder has
+					c.spec.engine.watchdog.Recheck() // Redis does not know what the holder has
 				}
 				err = c.pause(ctx, ans)
 			}
 		} else {
-			// Among many readers the line would not end, and be one by one.
+			// With many readers the line would never end, and would grant them
+			// one by one. So after a grant to the head all of them ask at once.
 			p.Interrupt, p.Apart = taken, c.spec.Shared
 			if c.queues {
 				err = c.untilTurn(ctx, *p)
@@ -267,11 +271,11 @@ func (c *lockAttempt) acquire(ctx context.Context, p *wait.Policy) error {
 	}
 }
 
-// settled waits until no request to give back of before can meet what is asked
-// for now: outside of the line, in which it would hold up others.
+// settled waits until no earlier release in doubt can affect the request to
+// come. It does so before c joins the line, where it would delay others.
 func (c *lockAttempt) settled(ctx context.Context) error {
 	if !c.holding.tryOps() {
-		return nil // somebody changes what there is; Try looks again
+		return nil // another call changes the hold count; Try checks again
 	}
 	d := c.holding.releaseInDoubtFor()
 	c.holding.unlockOps()
@@ -281,8 +285,8 @@ func (c *lockAttempt) settled(ctx context.Context) error {
 	return c.pause(ctx, wait.Answer{Again: d})
 }
 
-// waited notes how a wait has ended: a failed one may have been given the lock
-// by whoever gave it back.
+// waited notes how a wait has ended: after a failed wait, a release may still
+// grant the lock.
 func (c *lockAttempt) waited(p *wait.Policy, err error) error {
 	if err != nil && p.Reserved {
 		c.doubt(0, returnBound)
@@ -295,7 +299,7 @@ func (c *lockAttempt) Try(ctx context.Context) (wait.Answer, error) {
 	e, hd, s := c.spec.engine, c.holding, c.spec
 	caller := ctx
 	if at, ok := c.deadline(); ok {
-		// The wait bounds the request, as the caller's context does.
+		// The wait bounds the request, like the caller's context.
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, at)
 		defer cancel()
@@ -310,7 +314,7 @@ func (c *lockAttempt) Try(ctx context.Context) (wait.Answer, error) {
 		hd.unlockOps()
 		return wait.Answer{Again: d}, nil
 	}
-	if c.hold != nil { // it was handed to the attempt meanwhile
+	if c.hold != nil { // a release has handed it the lock meanwhile
 		hd.unlockOps()
 		return wait.Answer{Granted: true}, nil
 	}
@@ -346,7 +350,7 @@ func (c *lockAttempt) Try(ctx context.Context) (wait.Answer, error) {
 	defer hd.unlockOps()
 	e.waitlist.end(&list, c.waitlistAfter(g, err), asked.Add(bound+run.ClockSlack))
 	if err != nil {
-		c.alone = run.IsCode(err, "TRYAGAIN") // with one key it goes, while a slot is on the move
+		c.alone = run.IsCode(err, "TRYAGAIN") // while a slot is being moved, a request with one key succeeds
 		if run.Classify(err) == run.Unknown {
 			c.doubt(count, bound)
 			c.named = true
@@ -368,8 +372,9 @@ func (c *lockAttempt) Try(ctx context.Context) (wait.Answer, error) {
 			return wait.Answer{Again: reloadTime}, nil
 		}
 		if c.queues && count == 0 && g.Server > 0 && g.Left > lease && !c.cut {
-			// It had been given the lock before it asked, for longer than it asks for, and
-			// has not heard of it: it asks once more, with the lease that it knows now.
+			// The lock was granted before this request, for longer than it asks
+			// for, and the message has not arrived. Ask once more with the
+			// lease that is known now.
 			c.cut = true
 			c.doubt(count, 0)
 			hd.cuts(g.Server + g.Left.Milliseconds())
@@ -380,7 +385,7 @@ func (c *lockAttempt) Try(ctx context.Context) (wait.Answer, error) {
 			return c.void(count, lease)
 		}
 		if c.cut {
-			c.doubts-- // that request was answered: nothing of it is on its way
+			c.doubts-- // that request was answered, so nothing of it is on its way
 		}
 		if c.doubts > 0 {
 			c.holding.acquireInDoubt(c.until)
@@ -391,9 +396,9 @@ func (c *lockAttempt) Try(ctx context.Context) (wait.Answer, error) {
 		hd.gone()
 		return wait.Answer{}, errLost
 	case PastDeadline:
-		// The estimate of the server's clock was off, and is right now; or the
-		// request did take that long, and then the network may have delivered it once
-		// before, in time.
+		// The estimate of the server's clock was wrong, and is right now. Or
+		// the request took that long, and the network may have delivered it
+		// once before, in time.
 		if g.Server > dl.NotAfter {
 			c.doubt(count, 0)
 			c.lates++
@@ -411,8 +416,8 @@ func (c *lockAttempt) Try(ctx context.Context) (wait.Answer, error) {
 	return wait.Answer{After: g.Left, Ticket: g.Ticket, Next: g.Next}, nil
 }
 
-// void says what to do about a grant that came too late to be believed in: it is
-// asked for again, which renews it, and at last given back.
+// void handles a grant that came too late to be trusted. The lock is requested
+// again, which renews it, and in the end given back.
 func (c *lockAttempt) void(base int, lease time.Duration) (wait.Answer, error) {
 	c.doubt(base, 0)
 	select {
@@ -430,8 +435,8 @@ func (c *lockAttempt) void(base int, lease time.Duration) (wait.Answer, error) {
 	return wait.Answer{}, run.Both(ErrLeaseLost, errShort(lease))
 }
 
-// mostVoids is how many grants in a row may come too late, of a server that was
-// frozen, before the lease is too short for the way there.
+// mostVoids is how many grants in a row may come too late, from a server that
+// was frozen, before the lease counts as too short for the round trip.
 const mostVoids = 3
 
 // doubt notes that a request for one hold more than base may have been granted,
@@ -449,7 +454,7 @@ func (d errShort) Error() string {
 
 var errNoAnswer = errors.New("no answer from Redis within the wait")
 
-// lease returns the lease to ask for under cfg.
+// lease returns the lease to request under cfg.
 func (e *Engine) lease(cfg *LockConfig) time.Duration {
 	d := cfg.Lease
 	if d == 0 {

@@ -8,9 +8,9 @@ import (
 	"github.com/latchkey-go/latchkey/pubsub"
 )
 
-// Ask runs f, which asks Redis something for s, until it gets an answer: again
-// after errors that pass, for as long as the answer timeout. A lost answer is asked
-// for again only if f may be repeated.
+// Ask calls f, which sends a request for s, until it gets a reply. It repeats f
+// after temporary errors, for up to the answer timeout. After a lost reply it
+// repeats f only if repeatable is set.
 func (e *Engine) Ask(ctx context.Context, op string, s *Spec, repeatable bool, f func(ctx context.Context, opts run.Options) error) error {
 	if s.err != nil {
 		return e.Wrap(op, s, s.err)
@@ -43,8 +43,9 @@ func (e *Engine) Ask(ctx context.Context, op string, s *Spec, repeatable bool, f
 	}
 }
 
-// Aside runs f on a goroutine of its own and returns its error, or that of ctx, which f may
-// outlive: go-redis does not always come back when a context ends.
+// Aside calls f on a goroutine of its own and returns its error, or that of
+// ctx. f may outlive ctx, because go-redis does not always return when a
+// context ends.
 func (e *Engine) Aside(ctx context.Context, op string, s *Spec, f func() error) error {
 	switch {
 	case e.Unfit() != nil:
@@ -67,7 +68,8 @@ func (e *Engine) Aside(ctx context.Context, op string, s *Spec, f func() error) 
 	}
 }
 
-// HeldBy returns how Redis names the holder in ctx for s; empty without one.
+// HeldBy returns the holder in ctx for s as Redis names it, or "" if there is
+// none.
 func (e *Engine) HeldBy(ctx context.Context, s *Spec) string {
 	n, ok := e.holderIn(ctx, s)
 	if !ok {
@@ -76,11 +78,11 @@ func (e *Engine) HeldBy(ctx context.Context, s *Spec) string {
 	return e.HolderID(n) + s.Suffix
 }
 
-// hints are a subscription as the wait loop sees it.
+// hints adapts a subscription to the wait loop.
 type hints struct{ *pubsub.Subscription }
 
-// Live says whether messages arrive.
+// Live reports whether messages arrive.
 func (h hints) Live() bool { return h.State() == pubsub.Live }
 
-// Dead says whether none ever will.
+// Dead reports whether no message will ever arrive.
 func (h hints) Dead() bool { return h.State() == pubsub.Denied }

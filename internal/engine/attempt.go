@@ -12,30 +12,31 @@ import (
 	"github.com/latchkey-go/latchkey/internal/wait"
 )
 
-// An attempt is one caller's way to something, be it a lock, a permit or the end of a
-// count: how long it may take, how it goes on when Redis does not answer, and what it may
-// have been granted without knowing. A lockAttempt and a wantAttempt are made of it. Its
-// states are in doc.go.
+// An attempt is one caller's request for something: a lock, a permit or the end
+// of a count. It records how long the call may take, what to do while Redis
+// does not answer, and which requests are in doubt. A lockAttempt and a
+// wantAttempt contain it. Its states are in doc.go.
 type attempt struct {
-	ctx   context.Context // the caller's, of whatever is acquired
+	ctx   context.Context // the caller's
 	spec  *Spec
 	cfg   *LockConfig
-	start time.Duration // since the engine's clock began
+	start time.Duration // since the start of the engine's clock
 
-	bounded   bool        // it takes no longer than cfg.Wait
-	waiting   bool        // not just one try
-	contended bool        // it has had to wait
-	over      *time.Timer // of a bounded wait
+	bounded   bool        // it may take no longer than cfg.Wait
+	waiting   bool        // it makes more than one try
+	contended bool        // it had to wait
+	over      *time.Timer // timer of a bounded wait
 
 	failing    time.Time // since when Redis has not answered; zero while it does
-	why        error     // what came instead last
+	why        error     // the last error instead of a reply
 	backoff    time.Duration
-	confirming bool // it has been granted by a node that may be replaced, and asks once more
+	confirming bool // a node that may have been replaced has granted it, and it asks once more
 
-	// inDoubt is set while a request may have been granted without our knowing.
+	// inDoubt is set while a request may have been granted without the
+	// attempt's knowledge.
 	inDoubt bool
-	doubts  int       // how many such requests there were
-	until   time.Time // when none of them can be granted any more
+	doubts  int       // number of such requests
+	until   time.Time // after that none of them can be granted
 }
 
 func newAttempt(ctx context.Context, s *Spec, cfg *LockConfig) (c attempt) {
@@ -47,10 +48,10 @@ func (c *attempt) init(ctx context.Context, s *Spec, cfg *LockConfig) {
 	c.ctx, c.spec, c.cfg, c.start = ctx, s, cfg, time.Since(s.engine.Clock.Start)
 }
 
-// began returns when the attempt did.
+// began returns when the attempt began.
 func (c *attempt) began() time.Time { return c.spec.engine.Clock.Start.Add(c.start) }
 
-// begin begins to wait, or goes on with it. The caller calls stop.
+// begin starts the wait, or continues it. The caller must call stop.
 func (c *attempt) begin() {
 	c.waiting = true
 	if at, ok := c.deadline(); ok {
@@ -73,7 +74,7 @@ func (c *attempt) deadline() (at time.Time, ok bool) {
 	return c.began().Add(c.cfg.Wait), true
 }
 
-// overC returns the channel that ends a bounded wait, nil for another one.
+// overC returns the channel that ends a bounded wait, or nil.
 func (c *attempt) overC() <-chan time.Time {
 	if c.over == nil {
 		return nil
@@ -81,8 +82,8 @@ func (c *attempt) overC() <-chan time.Time {
 	return c.over.C
 }
 
-// doubt notes that a request may have been carried out, or may be yet: until
-// bound is over, by a clock that may be off by its slack.
+// doubt notes that a request may have been executed, or may still be within
+// bound, by a clock that may be wrong by its slack.
 func (c *attempt) doubt(bound time.Duration) {
 	c.inDoubt = true
 	c.doubts++
@@ -91,7 +92,7 @@ func (c *attempt) doubt(bound time.Duration) {
 	}
 }
 
-// once makes one attempt, which includes asking again where an answer was lost.
+// once makes one try. It asks again if a reply was lost.
 func (c *attempt) once(ctx context.Context, cl wait.Claim) error {
 	for {
 		ans, err := cl.Try(ctx)
@@ -107,7 +108,7 @@ func (c *attempt) once(ctx context.Context, cl wait.Claim) error {
 	}
 }
 
-// pause sleeps before asking again outside of a line.
+// pause sleeps before another request outside a line.
 func (c *attempt) pause(ctx context.Context, ans wait.Answer) error {
 	d := ans.Again
 	if d == 0 {
@@ -127,7 +128,7 @@ func (c *attempt) pause(ctx context.Context, ans wait.Answer) error {
 	}
 }
 
-// events tells an attempt of what becomes of its wait.
+// events receives the events of an attempt's wait.
 type events struct{ *attempt }
 
 func (c events) Slept()  { c.waits() }
@@ -149,8 +150,8 @@ func (c *attempt) policy() wait.Policy {
 	}
 }
 
-// bound returns how long the request may take: no longer than anybody is there
-// to hear of its success, nor than most, unless that is 0.
+// bound returns how long the request may take: no longer than anybody waits for
+// its success, nor than most, unless that is 0.
 func (c *attempt) bound(ctx context.Context, most time.Duration) time.Duration {
 	d := run.Attempt
 	if most > 0 {
@@ -165,12 +166,12 @@ func (c *attempt) bound(ctx context.Context, most time.Duration) time.Duration {
 	return max(d, leastBound)
 }
 
-// leastBound is the least time that a request has, however soon nobody is there any
-// more to hear of it: clocks are read in whole ms, and that of the server is known to
-// about two. What is granted to one who has gone is taken back.
+// leastBound is the least time for a request, however soon nobody waits for it
+// any more: clocks are read in whole ms, and the server's clock is known to
+// about 2 ms. A grant to a caller that has gone is taken back.
 const leastBound = 5 * time.Millisecond
 
-// patience is for how long c asks without an answer.
+// patience returns how long c asks without a reply.
 func (c *attempt) patience() time.Duration {
 	if c.contended {
 		return waiterPatience
@@ -178,8 +179,8 @@ func (c *attempt) patience() time.Duration {
 	return c.spec.engine.cfg.AnswerTimeout
 }
 
-// patiently returns how long one request may take, 0 for no bound; see
-// Engine.patiently. One who waits has go-redis's timeouts.
+// patiently returns how long one request may take, or 0 for no bound; see
+// run.Runner.Patiently. A waiter has only the timeouts of go-redis.
 func (c *attempt) patiently() time.Duration {
 	if c.contended {
 		return 0
@@ -187,14 +188,14 @@ func (c *attempt) patiently() time.Duration {
 	return c.spec.engine.Patiently(c.patience(), c.failing)
 }
 
-// failed sorts a request made at that time that got no answer.
+// failed handles a request, sent at that time, that got no usable reply.
 func (c *attempt) failed(ctx context.Context, asked time.Time, err error) (wait.Answer, error) {
 	switch run.Classify(err) {
 	case run.Permanent:
 		return wait.Answer{}, err
 	case run.Unknown:
 		if cerr := ctx.Err(); cerr != nil {
-			if !errors.Is(err, cerr) { // ctx ended just behind the answer
+			if !errors.Is(err, cerr) { // ctx ended just after the reply
 				err = run.Both(cerr, err)
 			}
 			return wait.Answer{}, err
@@ -205,21 +206,23 @@ func (c *attempt) failed(ctx context.Context, asked time.Time, err error) (wait.
 		if run.Hopeless(err) {
 			return wait.Answer{}, err
 		}
-		// Asking again for the same count is harmless, and tells.
+		// Asking again for the same hold count is harmless and shows what
+		// happened.
 	}
 	return c.failure(asked, err)
 }
 
-// failure says whether to ask again after err, and when. The request was made at that time.
+// failure returns whether and when to ask again after err. asked is when the
+// request was sent.
 func (c *attempt) failure(asked time.Time, err error) (wait.Answer, error) {
 	e, now, patience := c.spec.engine, time.Now(), c.patience()
 	var reply redis.Error
 	if run.IsSilence(err) && errors.As(c.why, &reply) {
-		err = run.Both(err, c.why) // which was the server's last word
+		err = run.Both(err, c.why) // the server's last error
 	}
 	c.why = err
 	if c.failing.IsZero() {
-		// Whoever stood behind others who gave up has been kept already.
+		// An attempt that stood behind others that gave up has waited already.
 		since := run.Unanswered(asked, now, patience, err)
 		c.failing = e.fails(since)
 		if began := c.began(); c.failing.Before(began) {
@@ -240,8 +243,8 @@ func (c *attempt) failure(asked time.Time, err error) (wait.Answer, error) {
 	return wait.Answer{Again: d}, nil
 }
 
-// timeUp is the error of a bounded wait that is over. Where Redis has not answered
-// lately, it says so.
+// timeUp returns the error of a bounded wait that is over. If Redis has not
+// answered lately, the error says so.
 func (c *attempt) timeUp() error {
 	if c.failing.IsZero() {
 		return ErrNotAcquired

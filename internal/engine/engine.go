@@ -19,35 +19,35 @@ import (
 	"github.com/latchkey-go/latchkey/pubsub"
 )
 
-// Config is what the root's options come to.
+// Config is the result of the root's options.
 type Config struct {
 	ID              string
-	FixedID         bool // ID was given by the user and may have been used before
+	FixedID         bool // the user set ID, so it may have been used before
 	WatchdogTimeout time.Duration
 	UnlockTimeout   time.Duration
-	AnswerTimeout   time.Duration // for how long a call asks a server that does not answer
+	AnswerTimeout   time.Duration // how long a call asks a server that does not answer
 	KeyPrefix       string
 	PubSub          pubsub.Mode
 	Recheck         time.Duration
-	HandOver        time.Duration // the slice in which a lock is handed on; 0: it is not
-	Open            bool          // a lock that is given back is free for whoever asks first
-	Acks            run.Acks      // what a grant must wait for
+	HandOver        time.Duration // the slice in which a lock is handed over; 0 for never
+	Open            bool          // a release leaves the lock free for whoever asks first
+	Acks            run.Acks      // what a grant has to wait for
 	Logger          *slog.Logger
 	Hooks           Hooks
-	Clock           watchdog.Clock // nil: this machine's
+	Clock           watchdog.Clock // nil for this machine's
 
-	// Wrap makes the root's *Error.
+	// Wrap returns the root's *Error.
 	Wrap func(op, kind, name string, maybe bool, err error) error
 }
 
-// An Engine is the inside of one client.
+// An Engine is the state of one client.
 type Engine struct {
 	*run.Runner
 
 	rdb     redis.UniversalClient
 	cfg     Config
 	cluster bool
-	offset  uint64 // added to holder numbers; not 0 when the ID may be an old one
+	offset  uint64 // added to holder numbers; not 0 if the ID may have been used before
 
 	now      watchdog.Clock
 	notifier *pubsub.Notifier
@@ -61,14 +61,14 @@ type Engine struct {
 	gate     *lifecycle.Gate
 	cleanup  *lifecycle.Cleanup
 
-	nonces atomic.Uint64 // how many have been made; see ownEntry
+	nonces atomic.Uint64 // number of nonces made; see ownEntry
 
 	reticence Reticence
 	proof     string // see Proof
-	secret    string // of which nonces are made; see ownEntry
-	inbox     string // on which this client alone is told, behind a lock's Redis channel; see waitlist.go
+	secret    string // key of the nonces; see ownEntry
+	inbox     string // suffix of the Redis channels of which only this client knows; see waitlist.go
 
-	failing atomic.Pointer[time.Time] // since when no acquire is answered; nil while they are
+	failing atomic.Pointer[time.Time] // since when no acquire was answered; nil while they are
 
 	counters struct {
 		renewals, losses, rechecked, undone atomic.Uint64
@@ -78,7 +78,7 @@ type Engine struct {
 // New returns an Engine over rdb. It does no I/O and starts no goroutine.
 func New(rdb redis.UniversalClient, cfg Config) *Engine {
 	if cfg.Acks.On() {
-		cfg.HandOver = 0 // each grant is one by Redis
+		cfg.HandOver = 0 // each grant must come from Redis
 	}
 	if cfg.Acks.Releases {
 		cfg.UnlockTimeout += cfg.Acks.Timeout
@@ -90,7 +90,7 @@ func New(rdb redis.UniversalClient, cfg Config) *Engine {
 	_, e.cluster = rdb.(*redis.ClusterClient)
 	if cfg.FixedID {
 		// Another process, or this one before a restart, may have used the same
-		// id: its holders must not be taken for ours.
+		// id. Its holders must not be taken for ours.
 		var b [8]byte
 		_, _ = rand.Read(b[:]) // never fails
 		e.offset = binary.LittleEndian.Uint64(b[:]) >> 16
@@ -113,17 +113,17 @@ func New(rdb redis.UniversalClient, cfg Config) *Engine {
 // ID returns the id that prefixes every holder.
 func (e *Engine) ID() string { return e.cfg.ID }
 
-// Redis returns the client that was handed in.
+// Redis returns the caller's go-redis client.
 func (e *Engine) Redis() redis.UniversalClient { return e.rdb }
 
-// InCluster reports whether it is a client of a Redis Cluster.
+// InCluster reports whether the client is one of a Redis Cluster.
 func (e *Engine) InCluster() bool { return e.cluster }
 
-// Recheck returns how often a waiter asks that hears nothing.
+// Recheck returns how often a waiter without wake-ups asks.
 func (e *Engine) Recheck() time.Duration { return e.cfg.Recheck }
 
-// WakeUps returns how waiters hear of releases; Auto when that cannot be found out while
-// ctx lasts.
+// WakeUps returns how waiters receive wake-ups, or Auto if that is still
+// unknown when ctx ends.
 func (e *Engine) WakeUps(ctx context.Context) pubsub.Mode { return e.notifier.ModeKnown(ctx) }
 
 // HolderID returns a holder as Redis shows it: "<client id>:<number>".
@@ -141,12 +141,12 @@ func (e *Engine) Verb() any {
 	case pubsub.Sharded:
 		return "SPUBLISH"
 	case pubsub.Off:
-		// Others may listen either way; only in a cluster are there two.
+		// Others may listen either way. Only in a cluster are there two ways.
 		if !e.cluster {
 			return "PUBLISH"
 		}
 	}
-	return "BOTH" // also while nobody knows
+	return "BOTH" // also while the mode is unknown
 }
 
 // Closed returns a channel that is closed when the engine is.
@@ -171,7 +171,7 @@ func (e *Engine) answers() {
 	}
 }
 
-// fails notes that Redis has not, and returns since when it does not.
+// fails notes that Redis has not answered, and returns since when.
 func (e *Engine) fails(now time.Time) time.Time {
 	if e.failing.CompareAndSwap(nil, &now) {
 		return now
@@ -189,7 +189,7 @@ func (e *Engine) channelDenied(channel string, err error) {
 	}
 }
 
-// Stats are plain numbers about an engine.
+// Stats are the numbers of an engine.
 type Stats struct {
 	Held, Waiting, Subscriptions              int
 	Renewals, Losses, Resubscribes, Rechecked uint64
@@ -211,15 +211,15 @@ func (e *Engine) Stats() Stats {
 	}
 }
 
-// Close ends every wait with ErrClosed, every Hold's Context with that cause,
-// gives back what is held, and waits for the goroutines.
+// Close ends every wait with ErrClosed and every Hold's Context with that
+// cause, gives back what is held, and waits for the goroutines.
 func (e *Engine) Close() error {
 	if !e.gate.Shut() {
 		return nil
 	}
 	e.lines.End()
 	e.watchdog.Close()
-	// The client's end bounds this; no caller is there to do it.
+	// No caller's context bounds this, but the end of the client does.
 	until := time.Now().Add(e.cfg.UnlockTimeout)
 	ctx, cancel := context.WithDeadline(context.Background(), until)
 	defer cancel()

@@ -6,7 +6,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/run"
 )
 
-// The conditions that the root re-exports under the same names.
+// The conditions that the root package exports under the same names.
 var (
 	ErrNotAcquired = errors.New("not acquired")
 	ErrNotHeld     = errors.New("not held")
@@ -16,14 +16,14 @@ var (
 	ErrKeyConflict = errors.New("the key holds another kind of value")
 )
 
-// errLost is what the methods of a lost Hold return: both at once.
+// errLost is the error of the methods of a lost Hold: both conditions at once.
 var errLost = run.Both(ErrLeaseLost, ErrNotHeld)
 
-// ErrLost is errLost, for holds that others make.
+// ErrLost is errLost, for other implementations of Held.
 var ErrLost error = errLost
 
-// conflict marks what Redis says of another kind of value as ErrKeyConflict; other
-// errors stay.
+// conflict marks Redis's error about a value of another type as ErrKeyConflict.
+// It returns other errors unchanged.
 func conflict(err error) error {
 	if run.IsCode(err, "WRONGTYPE") {
 		return run.Both(ErrKeyConflict, err)
@@ -31,7 +31,7 @@ func conflict(err error) error {
 	return err
 }
 
-// inDoubt marks an error of a call whose effect is unknown: MaybeApplied.
+// inDoubt marks the error of a call whose effect is unknown: MaybeApplied.
 type inDoubt struct{ error }
 
 func (d inDoubt) Unwrap() error { return d.error }

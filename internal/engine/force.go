@@ -8,20 +8,21 @@ import (
 	"github.com/latchkey-go/latchkey/internal/run"
 )
 
-// ForceHolder takes a lock from one holder, given as Redis shows it, with all
-// its hold counts, and reports whether it had it. Anybody else keeps it.
+// ForceHolder takes a lock from one holder, given as Redis shows it, whatever
+// its hold count, and reports whether it had the lock. Any other holder keeps
+// it.
 func (e *Engine) ForceHolder(ctx context.Context, op string, s *Spec, holder string) (freed bool, err error) {
 	if holder == "" {
 		return false, e.Wrap(op, s, errNoHolder)
 	}
 	if s.Other != "" {
-		holder = strings.TrimSuffix(holder, s.Other) // so it is shown where it has the other half
+		holder = strings.TrimSuffix(holder, s.Other) // the holder as shown for the other half
 	}
 	if !strings.HasSuffix(holder, s.Suffix) {
 		holder += s.Suffix
 	}
 	err = e.Ask(ctx, op, s, false, func(ctx context.Context, opts run.Options) error {
-		// It may have a label: that is taken away with the hold.
+		// The hold may have a label, which is removed with it.
 		ret := &Return{Holder: holder, Label: "?"}
 		v, err := s.Scripts.Release(ctx, e, opts, ret)
 		freed = v == Granted

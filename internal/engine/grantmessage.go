@@ -14,16 +14,16 @@ import (
 	"github.com/latchkey-go/latchkey/lua"
 )
 
-// A client that gives back a lock may give it to a waiter of another client at
-// once, if that client is known to be alive, and tells it: its waiter need not
-// ask. With a queue the lease is a short one, which the watchdog makes longer.
+// A client that releases a lock may grant it to a waiter of another client that
+// is known to be alive, and tell that client. The waiter need not ask. With a
+// queue, the lease of such a grant is short, and the watchdog extends it.
 
-// leastGiven is what must be left of such a short lease for the waiter to believe
-// in it without asking.
+// leastGiven is what must be left of such a short lease for the waiter to trust
+// it without asking.
 const leastGiven = 2 * time.Second
 
-// findID returns the holding for s of the holder that has that ID, counted in; nil
-// if there is none.
+// findID returns the holding of the holder with that ID for s, counted in, or
+// nil if there is none.
 func (e *Engine) findID(id string, s *Spec) *holding {
 	n, ok := e.number(id)
 	if !ok {
@@ -32,15 +32,15 @@ func (e *Engine) findID(id string, s *Spec) *holding {
 	return e.find(n, s)
 }
 
-// number returns the number of the holder that has that ID.
+// number returns the number of the holder with that ID.
 func (e *Engine) number(id string) (n uint64, ok bool) {
 	i := strings.LastIndexByte(id, ':')
 	n, err := strconv.ParseUint(id[i+1:], 10, 64)
 	return n - e.offset, err == nil
 }
 
-// seen notes that a request that was sent at a moment found a waiter in the queue
-// at another, in server ms. It reports whether the waiter may have a label.
+// seen notes that a request, sent at that moment, found a waiter in the queue
+// at at, in server ms. It reports whether the waiter may have a label.
 func (e *Engine) seen(s *Spec, id string, sent watchdog.Instant, at int64) (labelled bool) {
 	if hd := e.findID(id, s); hd != nil {
 		hd.waitsSince(sent, at)
@@ -50,8 +50,8 @@ func (e *Engine) seen(s *Spec, id string, sent watchdog.Instant, at int64) (labe
 	return labelled
 }
 
-// waitsSince notes that the holder did not have the lock when a request was sent,
-// nor when Redis answered: whatever it is given from then on, it is given later.
+// waitsSince notes that the holder did not have the lock when a request was
+// sent, nor when Redis answered it. Any later grant is from after that.
 func (hd *holding) waitsSince(sent watchdog.Instant, at int64) {
 	hd.mu.Lock()
 	if at >= hd.waitsAt {
@@ -60,13 +60,14 @@ func (hd *holding) waitsSince(sent watchdog.Instant, at int64) {
 	hd.mu.Unlock()
 }
 
-// Proof returns what this client's scripts leave in Redis beside a queue, for those who
-// give its waiters a lock to prove that they could read it.
+// Proof returns what this client's scripts leave beside a queue in Redis.
+// Clients that grant one of its waiters a lock use it to prove that they can
+// read the queue.
 func (e *Engine) Proof() string { return e.proof }
 
-// A grantMessage is what a client is told that it was given.
+// A grantMessage tells a client that one of its holders was granted a lock.
 type grantMessage struct {
-	id    string // of the holder
+	id    string // the holder
 	lease time.Duration
 	at    int64 // server ms
 	token int64
@@ -74,8 +75,8 @@ type grantMessage struct {
 	tag   string
 }
 
-// parseGrantMessage reads a message: "+<number> <ms> <server ms> <tag>", with "<token> "
-// before the tag if there is one.
+// parseGrantMessage parses a message "+<number> <ms> <server ms> [<token>]
+// <tag>".
 func (e *Engine) parseGrantMessage(message string) (g grantMessage, ok bool) {
 	text, isGrant := strings.CutPrefix(message, "+")
 	at := strings.LastIndexByte(text, ' ')
@@ -100,21 +101,21 @@ func (e *Engine) parseGrantMessage(message string) (g grantMessage, ok bool) {
 	return grantMessage{e.cfg.ID + ":" + number, time.Duration(n[1]) * time.Millisecond, n[2], n[3], text, tag}, true
 }
 
-// proves reports whether the tag of g, for a waiter in the queue of s, is that of one who
-// knows the proof. Who may only publish cannot make it, and who listens learns those of
-// holders that come once.
+// proves reports whether the tag of g, for a waiter in the queue of s, was made
+// by a client that knows the proof. A client that can only publish cannot make
+// it, and a client that listens learns only tags of holders that come once.
 func (e *Engine) proves(s *Spec, g grantMessage) bool {
-	// The waiter stands still until this is through: nothing is allocated for it.
+	// The waiter does not move until this is done, so it allocates nothing.
 	var buf [256]byte
 	b := append(append(append(append(buf[:0], s.Key...), ' '), g.text...), e.proof...)
-	sum := lua.SHA1(b) // the only hash that Redis has for scripts, and nobody gains by a collision
+	sum := lua.SHA1(b) // the only hash available to scripts; a collision is of no use to anybody
 	var digits [2 * len(sum)]byte
 	hex.Encode(digits[:], sum[:])
 	return subtle.ConstantTimeCompare(append(buf[:0], g.tag...), digits[:]) == 1
 }
 
-// receive takes in a message to the waiters of this client, and returns false when it
-// gives nothing, so that it is only a hint.
+// receive handles a message to the waiters of this client. It returns false if
+// the message grants nothing, so that it is only a hint.
 func (e *Engine) receive(s *Spec, message string) bool {
 	g, ok := e.parseGrantMessage(message)
 	switch {
@@ -134,31 +135,32 @@ func (e *Engine) receive(s *Spec, message string) bool {
 		return true
 	}
 	e.mayCut(s, g)
-	if !e.lines.Tell(s.Line, g.id) { // else it asks, and finds that it has the lock
+	if !e.lines.Tell(s.Line, g.id) { // otherwise it asks and finds that it has the lock
 		e.reject(s, g)
 	}
 	return true
 }
 
-// accept lets a waiter have what it was given, and returns false when it had better
-// ask. A lease cannot have begun before the last request that found it waiting.
+// accept lets a waiter take a grant. It returns false if the waiter should ask
+// instead. The lease cannot have begun before the last request that found the
+// holder waiting.
 func (e *Engine) accept(pl wait.Reservation, g grantMessage) bool {
 	c := pl.Claim.(*lockAttempt)
 	hd, s := c.holding, c.spec
 	if !hd.tryOps() {
 		pl.Cancel()
-		return false // it is asking
+		return false // it is asking now
 	}
 	hd.mu.Lock()
 	window := watchdog.NewWindow(hd.waits, g.lease)
-	free := hd.count == 0 && hd.waitsAt <= g.at // else it has been refused since
+	free := hd.count == 0 && hd.waitsAt <= g.at // otherwise it has been refused since
 	hd.mu.Unlock()
 	least := leastGiven
 	if s.Queue == nil {
 		least = g.lease / 2
 	}
-	// A holder that may come more than once could be told of an earlier time, and no
-	// replica has confirmed what somebody else has asked for.
+	// A holder that may come again could receive an old message, and no replica
+	// has confirmed the request of another client.
 	if !free || !c.fresh || e.cfg.Acks.On() || !c.renewed() || c.cfg.Label != "" ||
 		s.Fenced && g.token == 0 || window.Remaining(e.now()) < least {
 		pl.Cancel()
@@ -172,14 +174,15 @@ func (e *Engine) accept(pl wait.Reservation, g grantMessage) bool {
 			hd.acquireInDoubt(c.until)
 		}
 		c.hold = hold
-		hd.unlockOps() // from here on the caller may have returned, and have unlocked
+		hd.unlockOps() // from here on the caller may have returned and unlocked
 	}) {
 		hd.unlockOps()
 	}
 	return hold != nil
 }
 
-// mayCut notes when the lease ends that a waiter was given, who may want a shorter one.
+// mayCut notes the end of the lease that a waiter was granted, because the
+// waiter may want a shorter one.
 func (e *Engine) mayCut(s *Spec, g grantMessage) {
 	if hd := e.findID(g.id, s); hd != nil {
 		hd.cuts(g.at + g.lease.Milliseconds())
@@ -187,16 +190,17 @@ func (e *Engine) mayCut(s *Spec, g grantMessage) {
 	}
 }
 
-// cuts has the next request cut the lease that ends then, in server ms, to its own.
+// cuts makes the next request shorten the lease that ends at ends, in server
+// ms, to its own.
 func (hd *holding) cuts(ends int64) {
 	hd.mu.Lock()
 	hd.ends = ends
 	hd.mu.Unlock()
 }
 
-// reject gives back, in the background, what a holder was given that neither has it nor
-// waits. Who has a lock by another way than by what Redis was told of its own number has
-// it under a number that nobody can be given anything under: see handOver.
+// reject gives back, in the background, a grant to a holder that neither has
+// the lock nor waits for it. A holder that has the lock by a hand-over has it
+// under another number, which can be granted nothing; see handOver.
 func (e *Engine) reject(s *Spec, g grantMessage) {
 	n, ok := e.number(g.id)
 	if !ok || !e.gate.Enter() && !e.gate.Remain() {
@@ -208,10 +212,11 @@ func (e *Engine) reject(s *Spec, g grantMessage) {
 	e.cleanup.Later(func(ctx context.Context) bool { return e.rejected(ctx, hd, s) || time.Now().After(until) }, hd.leave)
 }
 
-// rejected makes one try and reports whether no more is needed.
+// rejected makes one try and reports whether no other is needed.
 func (e *Engine) rejected(ctx context.Context, hd *holding, s *Spec) bool {
 	if s.Queue != nil || hd.had() {
-		// Its hold may be on its way to another in memory, or a new one to it.
+		// Its hold may be on its way to another waiter in memory, or a new hold
+		// to this holder.
 		if hd.cleanUpOps(ctx) != nil {
 			return ctx.Err() != nil
 		}
@@ -219,7 +224,7 @@ func (e *Engine) rejected(ctx context.Context, hd *holding, s *Spec) bool {
 	}
 	switch {
 	case hd.counted() > 0:
-		return true // it found out by asking, or has handed on, before the message came
+		return true // it asked, or handed the lock over, before the message came
 	case hd.hear():
 		return true
 	}

@@ -8,25 +8,27 @@ import (
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 )
 
-// A lock that is given back while others of this client wait for it goes to the next of
-// them for as long as a slice lasts. Redis hears nothing of it: the waiter takes over the
-// holding, with its holder and its lease, and has a Hold of its own. Where that cannot be,
-// one script gives the lock back and takes it for the waiter. After the slice the lock is
-// released in the ordinary way, and the waiters of other clients have their turn.
+// A lock that is released while other callers of this client wait for it goes
+// to the next of them, as long as the slice lasts. Redis is not told: the
+// waiter takes over the holding, with its holder and its lease, and has a Hold
+// of its own. If it cannot take over the holding, one script releases the lock
+// and grants it to the waiter. After the slice the lock is released in the
+// ordinary way, and the waiters of other clients have their turn.
 
-// handsOn reports whether s may be handed on, in a slice that ends then.
+// handsOn reports whether s may be handed over, in a slice that ends at slice.
 func (e *Engine) handsOn(s *Spec, slice time.Time) bool {
 	return s.HandsOn && e.cfg.HandOver > 0 && time.Now().Before(slice)
 }
 
-// renewed reports whether c asks for what the watchdog renews without a limit.
+// renewed reports whether c asks for a hold that the watchdog renews without a
+// limit.
 func (c *lockAttempt) renewed() bool {
 	return c.cfg.Lease == 0 && c.cfg.MaxHold == 0 && c.cfg.AtLeast == 0
 }
 
-// handOver lets the next waiter take over the holding of h, which has been given up, and
-// reports whether it did. The caller has the holding's ops and is counted in, and neither
-// any more then.
+// handOver lets the next waiter take over the holding of h, which has been
+// given up, and reports whether it did. The caller has the holding's ops and is
+// counted in, and neither after a hand-over.
 func (h *Hold) handOver() bool {
 	e, hd, s := h.holding.engine, h.holding, h.spec
 	if !e.handsOn(s, hd.slice) || !e.lines.Waits(s.Line) || !hd.canBeTakenOver(s) {
@@ -48,11 +50,11 @@ func (h *Hold) handOver() bool {
 			g.Token, g.more = hd.token+1, hd.more-1
 		}
 		committed := next.Commit(c.lease(), func() {
-			// Not if the window is over, or the client is being closed.
+			// This fails if the window is over or the client is being closed.
 			if hold := hd.grant(c.ctx, c.spec, c.cfg, g, 1, hd.left); hold != nil {
 				c.hold = hold
 				hd.leave()
-				hd.unlockOps() // from here on it may be unlocked
+				hd.unlockOps() // from here on the waiter may unlock it
 			}
 		})
 		handed := committed && c.hold != nil
@@ -63,9 +65,9 @@ func (h *Hold) handOver() bool {
 	}
 }
 
-// canBeTakenOver reports whether a waiter can take over hd, which nobody has now: it may
-// do nothing else than the waiter asks for, and no request for the one before may come.
-// The caller has ops.
+// canBeTakenOver reports whether a waiter can take over hd, which nobody uses
+// now. The holding must do exactly what the waiter asks for, and no request of
+// the previous Hold may still arrive. The caller has ops.
 func (hd *holding) canBeTakenOver(s *Spec) bool {
 	now := time.Now()
 	hd.mu.Lock()
@@ -77,26 +79,27 @@ func (hd *holding) canBeTakenOver(s *Spec) bool {
 	if s.Fenced && hd.more == 0 {
 		return false
 	}
-	// A renewal that is due would find another Hold each time, and serve none. And no
-	// waiter gets a longer lease than the one that it asked for.
+	// A renewal that is due would find another Hold each time and renew none.
+	// And no waiter gets a longer lease than it asked for.
 	left, full := hd.left.Remaining(hd.engine.now()), hd.engine.cfg.WatchdogTimeout
 	return left >= full*2/3 && left <= full
 }
 
-// An heir is the waiter of this client to whom a lock goes on as it is given
-// back. Its holding's ops are with whoever gives back.
+// An heir is the waiter of this client that gets a lock when it is released.
+// The releaser has the ops of its holding.
 type heir struct {
 	wait.Reservation
 	attempt *lockAttempt
 	req     Request
 }
 
-// awaited reports whether somebody of this client may be there to whom s can go on.
+// awaited reports whether this client may have a waiter that can get s.
 func (e *Engine) awaited(s *Spec) bool { return s.Queue != nil || e.lines.Waits(s.Line) }
 
-// heir returns the one who may get s when it is given back: the first one of this
-// client in the queue, or, for a lock without a queue, in the line: while the
-// slice lasts before all others, then in turn, if s is given away at all.
+// heir reserves s for the waiter that may get it when it is released: the first
+// of this client in the queue, or, for a lock without a queue, the head of the
+// line. While the slice lasts, that waiter comes before all others. After that
+// it takes its turn in the waitlist, if s has one.
 func (e *Engine) heir(s *Spec, slice time.Time) *heir {
 	inTurn := s.Queue == nil && !e.handsOn(s, slice)
 	if inTurn && !e.gives(s) || e.cfg.Acks.On() {
@@ -128,9 +131,9 @@ func (e *Engine) heir(s *Spec, slice time.Time) *heir {
 	h := &heir{pl, c, Request{Holder: c.holding.field, Count: 1, Lease: c.lease()}}
 	if s.Fenced {
 		h.req.Tokens = 1
-		if c.fresh && c.renewed() { // it may hand on in memory
-			// The server's clock makes them, in µs: no more than it has gone on by
-			// since the last one, and no more than can be of use.
+		if c.fresh && c.renewed() { // it may hand the lock over in memory
+			// Tokens are the server's clock in µs: no more of them than µs have
+			// passed since the last token, and no more than can be used.
 			h.req.Tokens += max(time.Until(slice).Microseconds(), 0)
 		}
 	}
@@ -144,15 +147,15 @@ func (e *Engine) heir(s *Spec, slice time.Time) *heir {
 	return h
 }
 
-// settle tells the heir what has become of the request that was sent at a time,
-// and reports whether that is not known.
+// settle applies the result of the request that was sent at sent to the heir.
+// It returns true if the result is unknown.
 func (h *heir) settle(sent watchdog.Instant, ret *Return, slice time.Time, v Status, err error) (doubt bool) {
 	c := h.attempt
 	switch {
 	case ret.Given:
 		h.Commit(h.req.Lease, func() {
 			g := Grant{Token: ret.Token, more: ret.More}
-			if h.req.Entry == "" { // else nobody else was there, and a slice begins
+			if h.req.Entry == "" { // no other waiter was before it, so a slice begins
 				g.slice = slice
 			}
 			c.hold = c.holding.grant(c.ctx, c.spec, c.cfg, g, 1, watchdog.NewWindow(sent, h.req.Lease))
@@ -163,7 +166,7 @@ func (h *heir) settle(sent watchdog.Instant, ret *Return, slice time.Time, v Sta
 				c.holding.acquireInDoubt(c.until)
 			}
 		})
-	case run.Classify(err) == run.Unknown, err == nil && (v == NotHolder || v == PastDeadline): // an earlier run may have given it
+	case run.Classify(err) == run.Unknown, err == nil && (v == NotHolder || v == PastDeadline): // an earlier run may have granted it
 		h.Unknown()
 		doubt = true
 	case ret.Listed > 0:

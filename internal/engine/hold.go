@@ -8,8 +8,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 )
 
-// Held is what a Hold does. The Hold of a lock is one; a lock that is made of
-// other locks brings its own.
+// Held is what a Hold does. Hold implements it for a lock. A multi-lock has an
+// implementation of its own.
 type Held interface {
 	Name() string
 	Context() context.Context
@@ -20,22 +20,23 @@ type Held interface {
 	Token() int64
 	Holder() uint64
 	HolderID() string
-	// NotHeld is the *Error of a method that finds nothing held.
+	// NotHeld returns the *Error of a method that needs a hold that is still
+	// held, or nil.
 	NotHeld(op string) error
-	// Speaks returns the holder that h's Context names for s, if any.
+	// Speaks returns the holder that h's Context carries for s, if any.
 	Speaks(e *Engine, s *Spec) (holder uint64, ok bool)
-	// JoinWhole and StayClosed are for locks that are made of others; see part.go.
+	// JoinWhole and StayClosed are for multi-locks; see part.go.
 	JoinWhole(whole any, ended func(cause error))
 	StayClosed(ctx context.Context, d time.Duration) error
 }
 
-// A state is what has become of a hold.
+// A state is the state of a hold.
 type state int
 
 const (
 	held     state = iota
-	released       // given back; Redis confirmed it
-	unknown        // given back; Redis did not answer
+	released       // given back, and Redis confirmed it
+	unknown        // given back, and Redis did not answer
 	lost           // the lease ended, or somebody took it away
 	closed         // given back by Close
 )
@@ -45,23 +46,23 @@ type Hold struct {
 	holding *holding
 	spec    *Spec
 	cfg     *LockConfig
-	parent  context.Context // of Context: the acquire's own
+	parent  context.Context // of Context: the acquire's
 	token   int64
 	since   time.Time // when it was granted
-	target  int       // of the release that is unknown
+	target  int       // the hold count that the unknown release asked for
 	// Guarded by holding.ops.
 	ret Return
 
 	// guarded by holding.mu
 	state  state
-	cause  error // with which ctx ended
+	cause  error // the cause with which ctx ended
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	gone   chan struct{} // behind Lost; made on demand
+	gone   chan struct{} // the channel of Lost; made on demand
 	whole  any           // what h is part of; see JoinWhole
 	ended  func(cause error)
 
-	forsaken bool // it is held, but an Unlock has failed; see forsake
+	forsaken bool // still held, but an Unlock has failed; see forsake
 }
 
 var _ Held = (*Hold)(nil)
@@ -78,7 +79,7 @@ func (h *Hold) Holder() uint64 { return h.holding.key.holder }
 // HolderID returns the holder as Redis shows it.
 func (h *Hold) HolderID() string { return h.holding.holder() }
 
-// NotHeld returns the error of a method that finds nothing held.
+// NotHeld returns the error of a method if h is not held, and nil otherwise.
 func (h *Hold) NotHeld(op string) error {
 	h.holding.mu.Lock()
 	defer h.holding.mu.Unlock()
@@ -88,7 +89,7 @@ func (h *Hold) NotHeld(op string) error {
 // IsOf reports whether h is an acquisition of s.
 func (h *Hold) IsOf(s *Spec) bool { return h.spec == s }
 
-// stateErrLocked says why h is not held, nil when it is.
+// stateErrLocked returns why h is not held, or nil if it is.
 func (h *Hold) stateErrLocked() error {
 	switch h.state {
 	case held:
@@ -101,8 +102,8 @@ func (h *Hold) stateErrLocked() error {
 	return ErrNotHeld
 }
 
-// Context returns the context of the hold; see the root's Hold. It is made when
-// it is first asked for, because many critical sections never do.
+// Context returns the context of the hold; see the root's Hold. It is made on
+// the first call, because many critical sections never ask for it.
 func (h *Hold) Context() context.Context {
 	h.holding.mu.Lock()
 	defer h.holding.mu.Unlock()
@@ -128,7 +129,7 @@ func (h *Hold) Lost() <-chan struct{} {
 	return h.gone
 }
 
-// endLocked ends h: its Context, and Lost if that is what happened.
+// endLocked ends h: its Context, and Lost if st is lost.
 func (h *Hold) endLocked(st state, cause error) {
 	h.state, h.cause = st, cause
 	if h.cancel != nil {
@@ -142,8 +143,8 @@ func (h *Hold) endLocked(st state, cause error) {
 	}
 }
 
-// Speaks returns the holder that h's Context names for s: h's own, if it still
-// lives and s is of the same scope of the same client.
+// Speaks returns the holder that h's Context carries for s: h's own, if h is
+// held and s has the same scope and client.
 func (h *Hold) Speaks(e *Engine, s *Spec) (holder uint64, ok bool) {
 	if h.holding.engine != e || h.spec.Scope != s.Scope {
 		return 0, false
@@ -153,7 +154,7 @@ func (h *Hold) Speaks(e *Engine, s *Spec) (holder uint64, ok bool) {
 	return h.holding.key.holder, h.state == held
 }
 
-// Remaining returns how long the hold may still be believed in.
+// Remaining returns how long the hold may still be trusted.
 func (h *Hold) Remaining() time.Duration {
 	h.holding.mu.Lock()
 	live, item := h.state == held, h.holding.item
@@ -164,8 +165,9 @@ func (h *Hold) Remaining() time.Duration {
 	return h.holding.engine.watchdog.Remaining(item)
 }
 
-// withinMaxHold cuts a lease that Extend is to ask for to what MaxHold leaves: the
-// longest of the holder's, and none where one of its holds is renewed without a bound.
+// withinMaxHold shortens a lease for Extend to what MaxHold allows: the longest
+// MaxHold of the holder's holds. There is no limit if one of them is renewed
+// without a bound.
 func (h *Hold) withinMaxHold(lease time.Duration) (time.Duration, error) {
 	if h.cfg.MaxHold == 0 {
 		return lease, nil
@@ -180,7 +182,8 @@ func (h *Hold) withinMaxHold(lease time.Duration) (time.Duration, error) {
 	return h.cfg.Within(lease, max(plan.Max, h.cfg.MaxHold-now.Sub(h.since)))
 }
 
-// Extend makes the lease last for at least lease from now, as far as MaxHold lets it.
+// Extend makes the lease last for at least lease from now, as far as MaxHold
+// allows.
 func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 	e, hd, s := h.holding.engine, h.holding, h.spec
 	if err := CheckLease("a lease", lease); err != nil {
@@ -191,7 +194,7 @@ func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 	}
 	defer e.gate.Leave()
 	hd.mu.Lock()
-	item, err := hd.item, h.stateErrLocked() // the answer is about this item, and no later hold's
+	item, err := hd.item, h.stateErrLocked() // the result is for this item, not for that of a later hold
 	if err == nil {
 		hd.extends++
 	}
@@ -199,7 +202,7 @@ func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 	if err != nil {
 		return e.Wrap("extend", s, err)
 	}
-	maybe := false // a request without an answer may have been carried out
+	maybe := false // a request without a reply may have been executed
 	defer func() {
 		hd.mu.Lock()
 		hd.extends--
@@ -234,10 +237,10 @@ func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 			}
 		case results[0] == watchdog.NotOurs:
 			hd.endAll(item, lost, ErrLeaseLost, LossTaken)
-			return h.NotHeld("extend") // lost; or given back while the request was under way
+			return h.NotHeld("extend") // lost, or released while the request was under way
 		default:
 			e.watchdog.Prolong(item, watchdog.NewWindow(sent, lease))
-			// It may have ended while the request was under way.
+			// The hold may have ended while the request was under way.
 			return h.NotHeld("extend")
 		}
 	}

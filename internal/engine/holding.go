@@ -12,7 +12,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 )
 
-// holdings are what the holders of this client have, by holder and key.
+// holdings are the holdings of this client, by holder and key.
 type holdings struct {
 	// mu guards the field below and refs of every holding.
 	mu sync.Mutex
@@ -22,74 +22,80 @@ type holdings struct {
 type entryKey struct {
 	holder uint64
 	key    string // the main key
-	suffix string // of the field of the hash: the half of a pair
+	suffix string // suffix of the field of the hash: the half of a pair
 }
 
 func (es *holdings) init() { es.m = make(map[entryKey]*holding) }
 
-// A holding is one holder's part in one lock: how often it holds it, and until
-// when. There is one for each field of a hash in Redis that is ours.
+// A holding is one holder's part in one lock: how often the holder holds it,
+// and until when. There is one for each field of a hash in Redis that belongs
+// to this client.
 type holding struct {
 	engine *Engine
 	key    entryKey
 	field  string // the field in the hash: "<client id>:<number>" and the suffix
-	refs   int    // calls that use the holding, and 1 while it holds
+	refs   int    // calls that use the holding, plus 1 while the lock is held
 
-	// ops is with whoever changes the hold count: who sends a script that does
+	// ops serializes the scripts that change the hold count. Whoever sends one
 	// takes it.
 	ops ops
-	// Guarded by ops: the holder will never hold the lock again once it has let go.
+	// Guarded by ops: the holder will not hold the lock again after it has
+	// released it.
 	fresh bool
-	// Guarded by ops: the lock came from another holder of this process.
+	// Guarded by ops: the lock was handed over within this process.
 	handed bool
-	// Guarded by ops: until when a request to give back that got no answer may
-	// still act. No acquire is sent before that, lest it meet the leftovers.
+	// Guarded by ops: until when a release without a reply may still take
+	// effect. No acquire is sent before that, so that the release cannot affect
+	// it.
 	releaseInDoubtUntil time.Time
-	// Written with ops and mu: the last label that was given with one of the holds, which
-	// have one in common. What renews them has to know, and the last release.
+	// Written with ops and mu: the last label of one of the holds, which share
+	// it. Renewals and the last release need it.
 	label string
-	// Written with ops: a request with a label may have been carried out since the lock was
-	// free, so that its last release removes the label: that of none of its holds, maybe.
+	// Written with ops: a request with a label may have been executed since the
+	// lock was free. The last release therefore removes the label, even if it
+	// is that of none of the holds.
 	tagged atomic.Bool
 	// Guarded by ops: until when the lock stays closed, whatever happens.
 	atLeast time.Time
-	// Guarded by ops: until when the lock may be handed on in this process, and
-	// what was left of the window of what was given up last.
+	// Guarded by ops: until when the lock may be handed over in this process,
+	// and what was left of the window of the hold that was given up last.
 	slice time.Time
 	left  watchdog.Window
-	// Guarded by ops: the last fencing token, and how many behind it are there to be
-	// handed on.
+	// Guarded by ops: the last fencing token, and how many more after it can be
+	// handed over.
 	token, more int64
-	// Guarded by ops: who wants to know of a loss, and hears of it when ops are free.
+	// Guarded by ops: reports of losses that are made when ops are free.
 	untold []func()
 
 	// mu guards the fields below.
 	mu    sync.Mutex
-	count int            // hold count in Redis, so far as we know
-	holds []*Hold        // that make up the count, oldest first
+	count int            // hold count in Redis, as far as known
+	holds []*Hold        // the holds that make up the count, oldest first
 	taken chan struct{}  // closed when count becomes positive; made on demand
 	item  *watchdog.Item // watched while count is positive
-	// waits is when the last request was sent that found the holder waiting, and
-	// waitsAt when it was answered, in server ms.
+	// waits is when the last request was sent that found the holder waiting.
+	// waitsAt is when it was answered, in server ms.
 	waits   watchdog.Instant
 	waitsAt int64
-	// extends is how many calls of Extend are under way; extended, until when nobody takes
-	// the holding over because of one that has ended: its request may be carried out yet, or
-	// was so as its hold was given up.
+	// extends is the number of calls of Extend under way. extended is until when
+	// no waiter takes the holding over because of an Extend that has ended: its
+	// request may be executed yet, or was executed as its hold was given up.
 	extends  int
 	extended time.Time
-	ends     int64    // server ms: when the lease ends that it was given last, and had to ask for
-	attempts int      // attempts in its name that have not come to their end
-	heard    bool     // that it was given something, which it has not taken
+	ends     int64    // server ms: end of the lease that was granted last and that the holder had to ask for
+	attempts int      // attempts in its name that have not ended
+	heard    bool     // it was granted something that nobody has taken
 	ownEntry ownEntry // for the waitlist; see waitlist.go
-	// unknown is the last hold, when it was given back and Redis did not answer.
+	// unknown is the last hold, if it was given back and Redis did not answer.
 	unknown *Hold
-	// acquireInDoubtUntil is until when a request without an answer may be carried out.
+	// acquireInDoubtUntil is until when an acquire without a reply may be
+	// executed.
 	acquireInDoubtUntil time.Time
-	room                room // for the first hold: most holdings have no other
+	room                room // memory for the first hold; most holdings have no other
 }
 
-// A room is what a first hold takes, so that it need not be allocated by itself.
+// A room is the memory of a first hold, so that it need not be allocated
+// separately.
 type room struct {
 	item  watchdog.Item
 	hold  Hold
@@ -99,8 +105,8 @@ type room struct {
 // holder returns "<client id>:<number>".
 func (hd *holding) holder() string { return strings.TrimSuffix(hd.field, hd.key.suffix) }
 
-// enter returns the holding of a holder for s, and counts the caller in. fresh says
-// that the holder was made for this acquisition.
+// enter returns the holding of a holder for s and counts the caller in. fresh
+// says that the holder was made for this acquisition.
 func (e *Engine) enter(n uint64, s *Spec, fresh bool) *holding {
 	k := entryKey{n, s.Key, s.Suffix}
 	e.holdings.mu.Lock()
@@ -123,8 +129,8 @@ func (e *Engine) join(ctx context.Context, s *Spec) (hd *holding, fresh bool) {
 		if fresh {
 			return hd, true
 		}
-		// The hold that ctx speaks for may have been given back just now. Who
-		// gives it back from here on sees that somebody is there.
+		// The hold of ctx may have been released just now. From here on, a
+		// release sees that a caller is here.
 		if now, ok := e.holderIn(ctx, s); ok && now == n {
 			return hd, false
 		}
@@ -132,7 +138,7 @@ func (e *Engine) join(ctx context.Context, s *Spec) (hd *holding, fresh bool) {
 	}
 }
 
-// alone reports whether the caller is the only one who is counted in.
+// alone reports whether the caller is the only user of hd.
 func (hd *holding) alone() bool {
 	es := &hd.engine.holdings
 	es.mu.Lock()
@@ -140,8 +146,8 @@ func (hd *holding) alone() bool {
 	return hd.refs == 1
 }
 
-// find returns the holding of a holder for s if there is one, and counts the
-// caller in.
+// find returns the holding of a holder for s and counts the caller in, or
+// returns nil if there is none.
 func (e *Engine) find(n uint64, s *Spec) *holding {
 	e.holdings.mu.Lock()
 	defer e.holdings.mu.Unlock()
@@ -152,8 +158,8 @@ func (e *Engine) find(n uint64, s *Spec) *holding {
 	return hd
 }
 
-// findIn returns the holder that ctx names for s, if any, and its holding for s, counted
-// in; nil if there is none.
+// findIn returns the holder that ctx names for s and its holding for s, counted
+// in. The holding is nil if there is none.
 func (e *Engine) findIn(ctx context.Context, s *Spec) (hd *holding, n uint64, ok bool) {
 	for {
 		n, ok := e.holderIn(ctx, s)
@@ -161,7 +167,7 @@ func (e *Engine) findIn(ctx context.Context, s *Spec) (hd *holding, n uint64, ok
 			return nil, 0, false
 		}
 		hd := e.find(n, s)
-		// As in join: else a waiter may have taken the holding over just now.
+		// As in join: a waiter may have taken the holding over since.
 		if now, ok := e.holderIn(ctx, s); ok && now == n {
 			return hd, n, true
 		}
@@ -171,7 +177,7 @@ func (e *Engine) findIn(ctx context.Context, s *Spec) (hd *holding, n uint64, ok
 	}
 }
 
-// otherCount returns how often a holder has the other half of s.
+// otherCount returns the hold count of a holder on the other half of s.
 func (e *Engine) otherCount(n uint64, s *Spec) int {
 	if !s.Half {
 		return 0
@@ -185,7 +191,7 @@ func (e *Engine) otherCount(n uint64, s *Spec) int {
 	return hd.counted()
 }
 
-// leave counts one user of hd out; the last one takes it from the map.
+// leave counts a user of hd out. The last one removes hd from the map.
 func (hd *holding) leave() {
 	es := &hd.engine.holdings
 	es.mu.Lock()
@@ -196,8 +202,8 @@ func (hd *holding) leave() {
 	}
 }
 
-// rejoin counts the caller in although hd may have left the map. It returns
-// false when another holding is in its place: the holder has gone on.
+// rejoin counts the caller in, even if hd has left the map. It returns false if
+// another holding is in its place, because the holder has moved on.
 func (hd *holding) rejoin() bool {
 	es := &hd.engine.holdings
 	es.mu.Lock()
@@ -213,7 +219,7 @@ func (hd *holding) rejoin() bool {
 	return true
 }
 
-// stay counts one more user in; the caller is one already.
+// stay counts one more user in. The caller must be one already.
 func (hd *holding) stay() {
 	es := &hd.engine.holdings
 	es.mu.Lock()
@@ -221,13 +227,13 @@ func (hd *holding) stay() {
 	es.mu.Unlock()
 }
 
-// stayFor keeps hd for whoever comes next, for so long. The caller is counted in.
+// stayFor keeps hd for the next user for d. The caller is counted in.
 func (hd *holding) stayFor(d time.Duration) {
 	hd.stay()
 	time.AfterFunc(d, hd.leave)
 }
 
-// all returns every holding, counted in.
+// all returns all holdings, counted in.
 func (es *holdings) all() []*holding {
 	es.mu.Lock()
 	defer es.mu.Unlock()
@@ -246,7 +252,7 @@ func (es *holdings) held() int {
 	for _, hd := range es.m {
 		all = append(all, hd)
 	}
-	es.mu.Unlock() // whoever has a holding's may want it
+	es.mu.Unlock() // the owner of a holding's mu may want es.mu
 	n := 0
 	for _, hd := range all {
 		hd.mu.Lock()
@@ -256,9 +262,9 @@ func (es *holdings) held() int {
 	return n
 }
 
-// releaseInDoubt notes that a request to give back was sent and not answered, and may
-// act until then. The caller has ops and is counted in; the holding stays for
-// whoever comes next.
+// releaseInDoubt notes that a release was sent and not answered, and may take
+// effect until until. The caller has ops and is counted in. The holding stays
+// for the next user.
 func (hd *holding) releaseInDoubt(until time.Time) {
 	d := time.Until(until)
 	if d <= 0 || !until.After(hd.releaseInDoubtUntil) {
@@ -268,8 +274,8 @@ func (hd *holding) releaseInDoubt(until time.Time) {
 	hd.stayFor(d)
 }
 
-// remember keeps h, whose release got no answer, for as long as it may stand in Redis:
-// its holder may give it back again without having it in the hand. The caller has ops
+// remember keeps h, whose release got no reply, for as long as it may exist in
+// Redis: its holder may release it again without the Hold. The caller has ops
 // and is counted in.
 func (hd *holding) remember(h *Hold) {
 	hd.mu.Lock()
@@ -280,8 +286,8 @@ func (hd *holding) remember(h *Hold) {
 	}
 }
 
-// releaseInDoubtFor returns how long a request to give back may yet act that got no answer.
-// The caller has ops.
+// releaseInDoubtFor returns for how long a release without a reply may still
+// take effect. The caller has ops.
 func (hd *holding) releaseInDoubtFor() time.Duration {
 	if hd.releaseInDoubtUntil.IsZero() {
 		return 0
@@ -289,7 +295,7 @@ func (hd *holding) releaseInDoubtFor() time.Duration {
 	return time.Until(hd.releaseInDoubtUntil)
 }
 
-// actsUntil returns until when a request to give back may act that is sent now.
+// actsUntil returns until when a release that is sent now may take effect.
 func actsUntil() time.Time { return time.Now().Add(returnBound + run.ClockSlack) }
 
 // counted returns the hold count.
@@ -299,8 +305,8 @@ func (hd *holding) counted() int {
 	return hd.count
 }
 
-// takenSignal returns a channel that is closed when the holder comes to hold
-// the lock, and whether it does already.
+// takenSignal returns a channel that is closed when the holder gets the lock,
+// and whether it has the lock already.
 func (hd *holding) takenSignal() (<-chan struct{}, bool) {
 	hd.mu.Lock()
 	defer hd.mu.Unlock()
@@ -313,9 +319,8 @@ func (hd *holding) takenSignal() (<-chan struct{}, bool) {
 	return hd.taken, false
 }
 
-// planLocked says how the watchdog keeps what the holds ask for: with several
-// holds the longer lease wins, and one that is renewed without a limit wins
-// over all.
+// planLocked returns the watchdog's plan for the holds. Of several holds, the
+// longer lease counts, and a hold that is renewed without a limit counts most.
 func (hd *holding) planLocked(now time.Time) watchdog.Plan {
 	var plan watchdog.Plan
 	limited := true
@@ -336,9 +341,9 @@ func (hd *holding) planLocked(now time.Time) watchdog.Plan {
 	return plan
 }
 
-// grant records one more hold, and puts the holding under the watchdog's care.
-// It returns nil when the lease was over before its answer came, or what the
-// hold builds on was lost meanwhile. The caller has ops.
+// grant records one more hold and adds the holding to the watchdog. It returns
+// nil if the lease was over before its reply came, or if the hold that it
+// builds on was lost meanwhile. The caller has ops.
 func (hd *holding) grant(parent context.Context, s *Spec, cfg *LockConfig, g Grant, count int, window watchdog.Window) *Hold {
 	since := time.Now()
 	hd.mu.Lock()
@@ -359,8 +364,8 @@ func (hd *holding) grant(parent context.Context, s *Spec, cfg *LockConfig, g Gra
 	hd.holds = append(hd.holds, h)
 	plan := hd.planLocked(h.since)
 	if first {
-		// A new item each time: a loss that the watchdog has found but not told
-		// yet must not be taken for a loss of this hold.
+		// Each first hold has a new item: a loss that the watchdog has found
+		// but not reported yet must not be taken for a loss of this hold.
 		if hd.item = &in.item; h != &in.hold {
 			hd.item = new(watchdog.Item)
 		}
@@ -378,7 +383,7 @@ func (hd *holding) grant(parent context.Context, s *Spec, cfg *LockConfig, g Gra
 		hd.engine.watchdog.Change(hd.item, window, plan)
 	}
 	hd.count = count
-	hd.token, hd.more = g.Token, g.more // none, after a re-entry: its token is above them
+	hd.token, hd.more = g.Token, g.more // none after a re-entry, whose token is above them
 	if first {
 		hd.label, hd.atLeast, hd.slice = "", time.Time{}, g.slice
 		hd.handed = !g.slice.IsZero()
@@ -395,7 +400,8 @@ func (hd *holding) grant(parent context.Context, s *Spec, cfg *LockConfig, g Gra
 	return h
 }
 
-// lingers returns for how long the lock must stay closed yet. The caller has ops.
+// lingers returns for how long the lock must still stay closed. The caller has
+// ops.
 func (hd *holding) lingers() time.Duration {
 	if hd.atLeast.IsZero() {
 		return 0
@@ -403,15 +409,15 @@ func (hd *holding) lingers() time.Duration {
 	return time.Until(hd.atLeast)
 }
 
-// beginAttempt counts one more attempt in the name of hd.
+// beginAttempt counts in an attempt in the name of hd.
 func (hd *holding) beginAttempt() {
 	hd.mu.Lock()
 	hd.attempts++
 	hd.mu.Unlock()
 }
 
-// endAttempt counts one out, and reports whether it was the last one and has left what the
-// holder was given.
+// endAttempt counts an attempt out. It reports whether that was the last one
+// and a grant to the holder is left.
 func (hd *holding) endAttempt() (left bool) {
 	hd.mu.Lock()
 	defer hd.mu.Unlock()
@@ -422,8 +428,8 @@ func (hd *holding) endAttempt() (left bool) {
 	return left
 }
 
-// hear notes that the holder was given something. It returns false when there is no
-// attempt that asks for it, or takes care of it at its end.
+// hear notes a grant to the holder. It returns false if no attempt asks for the
+// lock, or will give the grant back at its end.
 func (hd *holding) hear() bool {
 	hd.mu.Lock()
 	defer hd.mu.Unlock()
@@ -431,16 +437,17 @@ func (hd *holding) hear() bool {
 	return hd.heard
 }
 
-// had reports whether the holder has come to hold the lock since it was entered.
+// had reports whether the holder has had the lock since the holding was
+// entered.
 func (hd *holding) had() bool {
 	hd.mu.Lock()
 	defer hd.mu.Unlock()
 	return hd.room.hold.holding != nil
 }
 
-// newHoldLocked returns a Hold that was never anybody's, in that room if nobody has been
-// there. The room among the holds is for the first one too: end looks at its holds when
-// others may have come.
+// newHoldLocked returns a Hold that nobody has used: the one in room in, if it
+// is unused. The array in the room serves only the first hold too, because end
+// reads its holds when others may have come.
 func (hd *holding) newHoldLocked(in *room) *Hold {
 	if in.hold.holding != nil {
 		return new(Hold)
@@ -449,14 +456,14 @@ func (hd *holding) newHoldLocked(in *room) *Hold {
 	return &in.hold
 }
 
-// dropLocked takes h out of the holds.
+// dropLocked removes h from the holds.
 func (hd *holding) dropLocked(h *Hold) {
 	if i := slices.Index(hd.holds, h); i >= 0 {
 		hd.holds = slices.Delete(hd.holds, i, i+1)
 	}
 }
 
-// Lost ends all holds that it was watched for.
+// Lost ends all holds that the item was for.
 func (hd *holding) Lost(it *watchdog.Item, r watchdog.Reason) {
 	why := LossTaken
 	if r == watchdog.WindowOver {
@@ -465,20 +472,20 @@ func (hd *holding) Lost(it *watchdog.Item, r watchdog.Reason) {
 	hd.endAll(it, lost, ErrLeaseLost, why)
 }
 
-// gone ends all holds because Redis says that the lock is not this holder's. The
-// caller has ops.
+// gone ends all holds because Redis reports that the lock is not this holder's.
+// The caller has ops.
 func (hd *holding) gone() { hd.lose(LossTaken) }
 
-// lose ends all holds as lost. The caller has ops, and whoever wants to know hears of
-// it when it has given them back.
+// lose ends all holds as lost. The caller has ops. The loss is reported when
+// ops are free.
 func (hd *holding) lose(why LossReason) {
 	for _, h := range hd.end(nil, lost, ErrLeaseLost) {
 		hd.untold = append(hd.untold, func() { hd.engine.lost(h.spec, h.since, why) })
 	}
 }
 
-// endAll ends every hold of hd that it watches over (nil: whatever does) and
-// returns them. why is the reason of a loss.
+// endAll ends all holds of hd that item it is for (nil: any item), reports
+// them, and returns them. why is the reason of a loss.
 func (hd *holding) endAll(it *watchdog.Item, st state, cause error, why LossReason) []*Hold {
 	holds := hd.end(it, st, cause)
 	for _, h := range holds {
@@ -491,7 +498,7 @@ func (hd *holding) endAll(it *watchdog.Item, st state, cause error, why LossReas
 	return holds
 }
 
-// end is endAll that tells nobody.
+// end is endAll without the reports.
 func (hd *holding) end(it *watchdog.Item, st state, cause error) []*Hold {
 	hd.mu.Lock()
 	if hd.count == 0 || (it != nil && it != hd.item) {

@@ -8,7 +8,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 )
 
-// Hooks are what an Observer comes to; each may be nil.
+// Hooks are the functions of an Observer. Each may be nil.
 type Hooks struct {
 	WaitStarted   func(ctx context.Context, kind, name string)
 	Acquired      func(ctx context.Context, a Acquisition)
@@ -31,14 +31,14 @@ type Acquisition struct {
 	Holds      int
 }
 
-// A LossReason is why a hold was lost.
+// A LossReason is the reason for the loss of a hold.
 type LossReason string
 
-// Why holds are lost.
+// The reasons for a loss.
 const (
 	LossExpired LossReason = "expired" // no renewal succeeded in time
-	LossTaken   LossReason = "taken"   // Redis says that it is not ours
-	LossLimit   LossReason = "limit"   // the Lease or MaxHold that was asked for is over
+	LossTaken   LossReason = "taken"   // Redis reports that it is not ours
+	LossLimit   LossReason = "limit"   // the Lease or MaxHold of the acquire is over
 )
 
 func (h Hooks) resubscribed(channels int) {
@@ -47,25 +47,25 @@ func (h Hooks) resubscribed(channels int) {
 	}
 }
 
-// released tells of a hold that has ended without loss.
+// released reports a hold that has ended without loss.
 func (h *Hooks) released(s *Spec, since time.Time) {
 	if h.Released != nil {
 		h.Released(s.Kind, s.Name, time.Since(since))
 	}
 }
 
-// lost counts a hold that was lost, and tells of it.
+// lost counts and reports a lost hold.
 func (e *Engine) lost(s *Spec, since time.Time, why LossReason) {
 	e.counters.losses.Add(1)
 	if why == LossTaken {
-		e.watchdog.Recheck() // what took it may have taken more, of which no renewal tells
+		e.watchdog.Recheck() // whatever took it may have taken more
 	}
 	if f := e.cfg.Hooks.Lost; f != nil {
 		f(s.Kind, s.Name, time.Since(since), why)
 	}
 }
 
-// tookBackOne counts an acquire that was undone, and tells of it.
+// tookBackOne counts and reports an acquire that was undone.
 func (e *Engine) tookBackOne(s *Spec) {
 	e.counters.undone.Add(1)
 	if f := e.cfg.Hooks.Undone; f != nil {
@@ -75,7 +75,7 @@ func (e *Engine) tookBackOne(s *Spec) {
 
 func (c *attempt) waits() {
 	if c.contended {
-		return // it has gone back to the end of the line
+		return // it has moved to the end of the line
 	}
 	c.contended = true
 	if f := c.spec.engine.cfg.Hooks.WaitStarted; f != nil {
@@ -90,7 +90,7 @@ func (c *attempt) missed() {
 	}
 }
 
-// report tells how the attempt has ended: with that many holds, or with err.
+// report reports how the attempt has ended: with that many holds, or with err.
 func (c *attempt) report(holds int, err error) {
 	h := &c.spec.engine.cfg.Hooks
 	if h.Acquired == nil && h.Failed == nil {
@@ -106,7 +106,7 @@ func (c *attempt) report(holds int, err error) {
 	}
 }
 
-// expiry says why the holds of hd have expired.
+// expiry returns why the holds of hd have expired.
 func (hd *holding) expiry() LossReason {
 	hd.mu.Lock()
 	defer hd.mu.Unlock()
@@ -116,8 +116,8 @@ func (hd *holding) expiry() LossReason {
 	return expiry(hd.planLocked(time.Now()))
 }
 
-// expiry says why what was kept by a plan has expired. Near the end of its time
-// a renewal can gain no more than a tenth of a lease.
+// expiry returns why a hold with that plan has expired. Near the end of Max, a
+// renewal can gain no more than a tenth of a lease.
 func expiry(p watchdog.Plan) LossReason {
 	if p.Lease == 0 || p.Max > 0 && p.Max <= p.Lease/10 {
 		return LossLimit

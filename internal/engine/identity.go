@@ -5,20 +5,20 @@ import (
 	"sync/atomic"
 )
 
-// holders numbers the holders of this process. A number is never used twice,
-// and one number serves every client, each of which puts its id before it.
+// holders numbers the holders of this process. No number is used twice. One
+// number serves all clients, each of which puts its id before it.
 var holders atomic.Uint64
 
 // NewHolder returns a number that no holder of this process has had.
 func NewHolder() uint64 { return holders.Add(1) }
 
-// An identity is what a context says about who is asking. Contexts nest, so
-// identities form a chain, innermost first.
+// An identity is what a context says about the caller. Contexts nest, so
+// identities form a chain, the innermost first.
 type identity struct {
 	outer  *identity
 	holder uint64
-	// hold is set for the identity of a Hold's Context: it counts only for what
-	// that speaks for, and only while the hold lives.
+	// hold is set for the identity of a Hold's Context. That identity counts
+	// only for the locks of the Hold's scope, and only while the Hold is held.
 	hold Held
 }
 
@@ -29,13 +29,13 @@ func identityOf(ctx context.Context) *identity {
 	return id
 }
 
-// WithHolder returns a context in which holder n acquires, whatever the lock.
+// WithHolder returns a context in which holder n acquires all locks.
 func WithHolder(ctx context.Context, n uint64) context.Context {
 	return context.WithValue(ctx, identityKey{}, &identity{outer: identityOf(ctx), holder: n})
 }
 
-// WithHold returns a context in which what h's Context re-enters is re-entered
-// too, but which does not end when h does.
+// WithHold returns a context that re-enters what h's Context re-enters, but
+// does not end when h does.
 func WithHold(ctx context.Context, h Held) context.Context {
 	return context.WithValue(ctx, identityKey{}, &identity{outer: identityOf(ctx), hold: h})
 }
@@ -50,8 +50,8 @@ func HolderFrom(ctx context.Context) (uint64, bool) {
 	return 0, false
 }
 
-// HoldFrom returns the hold of which ctx is the Context, or whose Context ctx
-// derives from: the innermost; nil without one.
+// HoldFrom returns the innermost hold whose Context is ctx or an ancestor of
+// ctx, or nil.
 func HoldFrom(ctx context.Context) Held {
 	for id := identityOf(ctx); id != nil; id = id.outer {
 		if id.hold != nil {
@@ -61,14 +61,14 @@ func HoldFrom(ctx context.Context) Held {
 	return nil
 }
 
-// LocalHolder returns the holder that ctx names for s, if any, a lock that is on no
-// engine.
+// LocalHolder returns the holder that ctx carries for s, a lock without an
+// engine, if any.
 func LocalHolder(ctx context.Context, s *Spec) (n uint64, ok bool) {
 	return (*Engine)(nil).holderIn(ctx, s)
 }
 
-// holderFor returns the holder that acquires s under ctx: the innermost
-// identity that speaks for s. Without one it is a fresh holder.
+// holderFor returns the holder that acquires s under ctx: that of the innermost
+// identity that counts for s, or else a fresh one.
 func (e *Engine) holderFor(ctx context.Context, s *Spec) (n uint64, fresh bool) {
 	if n, ok := e.holderIn(ctx, s); ok {
 		return n, false
@@ -76,7 +76,7 @@ func (e *Engine) holderFor(ctx context.Context, s *Spec) (n uint64, fresh bool) 
 	return NewHolder(), true
 }
 
-// holderIn returns the holder that ctx names for s, if any.
+// holderIn returns the holder that ctx carries for s, if any.
 func (e *Engine) holderIn(ctx context.Context, s *Spec) (n uint64, ok bool) {
 	for id := identityOf(ctx); id != nil; id = id.outer {
 		if id.hold == nil {

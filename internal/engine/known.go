@@ -1,12 +1,12 @@
 package engine
 
-// A Waiter is one who waits in this client.
+// A Waiter is a waiter of this client.
 type Waiter struct {
-	ID  string // as Redis will name the holder; empty for what has none
+	ID  string // as Redis will name the holder; empty if there is none
 	Who Who
 }
 
-// Holders returns who of this client holds key, by the field in the hash.
+// Holders returns the holders of key in this client, by the field in the hash.
 func (e *Engine) Holders(key string) map[string]Who {
 	es := &e.holdings
 	var hds []*holding
@@ -24,7 +24,7 @@ func (e *Engine) Holders(key string) map[string]Who {
 			who := e.who("", hd.holds[0].since)
 			mine[hd.field] = who
 			if _, has := mine[hd.holder()]; !has {
-				mine[hd.holder()] = who // what follows it is not always in Redis
+				mine[hd.holder()] = who // the suffix is not always in Redis
 			}
 		}
 		hd.mu.Unlock()
@@ -32,7 +32,7 @@ func (e *Engine) Holders(key string) map[string]Who {
 	return mine
 }
 
-// Waiters returns who of this client waits for key: in order for each line.
+// Waiters returns the waiters for key in this client, in order for each line.
 func (e *Engine) Waiters(key string) []Waiter {
 	var waiters []Waiter
 	for _, c := range e.lines.Claims() {
@@ -47,8 +47,8 @@ func (e *Engine) Waiters(key string) []Waiter {
 	return waiters
 }
 
-// asked returns the attempt, and how Redis will name the holder;
-// empty for what has none.
+// asked returns the attempt and the name that the holder will have in Redis, or
+// "" if it will have none.
 func (c *attempt) asked() (*attempt, string) { return c, "" }
 
 func (c *lockAttempt) asked() (*attempt, string) {

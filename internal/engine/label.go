@@ -9,13 +9,14 @@ import (
 	"github.com/latchkey-go/latchkey/lua"
 )
 
-// The label of a lock is written, kept and removed by the scripts of the lock, but
-// for one who leaves a queue without it. A permit's is not: it has commands of its own, so that permits without a label,
-// and the scripts, have nothing to do with it. Nothing depends on a label, so what
-// goes wrong with one is nobody's error; it expires with the lease at the latest.
+// The scripts of a lock write, keep and remove its label, except when a waiter
+// leaves a queue without it. The label of a permit has commands of its own, so
+// that permits without a label, and their scripts, are not affected. Nothing
+// depends on a label, so a failure to write one is not reported. A label
+// expires with the lease at the latest.
 
-// tag is what a release says for a label to be removed: not empty if there may be one.
-// The caller has ops.
+// tag returns what a release says about the label: not empty if there may be
+// one to remove. The caller has ops.
 func (hd *holding) tag() string {
 	if hd.tagged.Load() {
 		return "?"
@@ -37,9 +38,9 @@ func (e *Engine) writeLabels(ctx context.Context, opts run.Options, text string,
 	_, _ = e.Eval(ctx, opts, lua.LabelWrite, len(keys), args)
 }
 
-// label writes the label of leases that end after d, for a caller who waits for it as
-// long as ctx lasts. Who gives one of them back waits for its end: a label that comes
-// later would stay.
+// label writes the label of leases that end after d, and waits for that until
+// ctx is done. A release of one of the leases also waits for it, because a
+// label that is written later would stay.
 func (e *Engine) label(ctx context.Context, text string, d time.Duration, leases ...*Lease) {
 	if text == "" || len(leases) == 0 || !e.gate.Enter() {
 		return
@@ -64,8 +65,8 @@ func (e *Engine) label(ctx context.Context, text string, d time.Duration, leases
 	}
 }
 
-// KeepLabels keeps the labels of permits that were renewed, by one command for the
-// whole batch; by none if there is no label among them.
+// KeepLabels extends the labels of renewed permits, by one command for the
+// batch, or by none if there are no labels.
 func (e *Engine) KeepLabels(ctx context.Context, opts run.Options, batch []Renewal) {
 	var keys []string
 	var leases []time.Duration
@@ -79,7 +80,8 @@ func (e *Engine) KeepLabels(ctx context.Context, opts run.Options, batch []Renew
 	}
 }
 
-// dropLabels removes the labels of what was given back, or may have been.
+// dropLabels removes the labels of leases that were given back, or may have
+// been.
 func (e *Engine) dropLabels(ctx context.Context, leases ...*Lease) {
 	var keys []string
 	for _, l := range leases {

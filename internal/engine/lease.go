@@ -15,9 +15,9 @@ import (
 // hold count.
 type Leaser interface {
 	Renewer
-	// Free gives back those of ids that are out; all makes it all or none. It
-	// returns, for each, whether it was out. No id is ever given out twice, so it
-	// may come late, or twice.
+	// Free gives back those of ids that are out; with all, either all of them
+	// or none. It returns for each whether it was out. No id is used twice, so
+	// a request may arrive late, or twice.
 	Free(ctx context.Context, e *Engine, opts run.Options, ids []string, all bool) (out []bool, err error)
 }
 
@@ -27,36 +27,36 @@ type Lease struct {
 	spec   *Spec
 	id     string
 	cfg    LockConfig
-	parent context.Context // of Context: the acquire's own
+	parent context.Context // of Context: the acquire's
 	since  time.Time
 
 	// mu guards the fields below.
 	mu        sync.Mutex
-	item      *watchdog.Item // nil for what is permanent
+	item      *watchdog.Item // nil if it is permanent
 	state     state
-	cause     error // with which ctx ended
+	cause     error // the cause with which ctx ended
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
-	gone      chan struct{} // behind Lost; made on demand
-	returning bool          // it is being given back
-	missing   bool          // it was found gone meanwhile
+	gone      chan struct{} // the channel of Lost; made on demand
+	returning bool          // a release is under way
+	missing   bool          // it was found gone during that release
 	written   chan struct{} // closed when its label was written; nil without one
-	asked     bool          // Redis has been asked to take it back, or said that it is gone
+	asked     bool          // Redis was asked to take it back, or reported that it is gone
 }
 
-// Lease records that the thing id of s was leased, by a request sent at a given
-// moment, for the time that the request asked for (0: for ever), and puts it
-// under the watchdog's care. It returns nil when the lease was over before its
-// answer came.
+// Lease records the lease of thing id of s, granted by a request that was sent
+// at sent with that lease (0: permanent), and adds it to the watchdog. It
+// returns nil if the lease was over before its reply came.
 func (e *Engine) Lease(parent context.Context, s *Spec, id string, cfg *LockConfig, sent watchdog.Instant, lease time.Duration) *Lease {
 	l := &Lease{engine: e, spec: s, id: id, cfg: *cfg, parent: parent, since: time.Now()}
-	// In the table first: from Add on, it may be lost.
+	// The table comes first, because the lease may be lost as soon as it is
+	// added.
 	ls := &e.leases
 	ls.mu.Lock()
 	select {
 	case <-e.gate.Closed():
 		ls.mu.Unlock()
-		return nil // Close has looked into the table, or will find it too late
+		return nil // Close has read the table, or will read it too late
 	default:
 	}
 	ls.m[leaseKey{s.Key, id}] = l
@@ -71,7 +71,7 @@ func (e *Engine) Lease(parent context.Context, s *Spec, id string, cfg *LockConf
 	return l
 }
 
-// watchLocked puts l under the watchdog's care.
+// watchLocked adds l to the watchdog.
 func (l *Lease) watchLocked(sent watchdog.Instant, lease time.Duration) bool {
 	if lease == 0 {
 		l.item = nil
@@ -81,7 +81,7 @@ func (l *Lease) watchLocked(sent watchdog.Instant, lease time.Duration) bool {
 	return l.engine.watchdog.Add(l.item, watchdog.NewWindow(sent, lease), l.planLocked())
 }
 
-// leave takes l from the table.
+// leave removes l from the table.
 func (l *Lease) leave() {
 	ls := &l.engine.leases
 	ls.mu.Lock()
@@ -91,11 +91,11 @@ func (l *Lease) leave() {
 	}
 }
 
-// Instant returns the present moment, from which the window of a lease counts
-// that is asked for now.
+// Instant returns the present moment, at which the window of a lease begins
+// that is requested now.
 func (e *Engine) Instant() watchdog.Instant { return e.now() }
 
-// LeaseTime returns the lease to ask for under cfg; 0 for a permanent one.
+// LeaseTime returns the lease to request under cfg, or 0 for a permanent one.
 func (e *Engine) LeaseTime(cfg *LockConfig) time.Duration {
 	if cfg.Permanent {
 		return 0
@@ -132,7 +132,7 @@ func (l *Lease) Lost() <-chan struct{} {
 	return l.gone
 }
 
-// Remaining returns how long the lease may still be believed in.
+// Remaining returns how long the lease may still be trusted.
 func (l *Lease) Remaining() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,7 +145,8 @@ func (l *Lease) Remaining() time.Duration {
 	return l.engine.watchdog.Remaining(l.item)
 }
 
-// end ends l if it is held. why is the reason of a loss.
+// end ends l if it is held, and reports whether it was. why is the reason of a
+// loss.
 func (l *Lease) end(st state, cause error, why LossReason) bool {
 	l.mu.Lock()
 	if l.state != held {
@@ -173,14 +174,14 @@ func (l *Lease) end(st state, cause error, why LossReason) bool {
 	return true
 }
 
-// expiry says why the lease has expired.
+// expiry returns why the lease has expired.
 func (l *Lease) expiry() LossReason {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return expiry(l.planLocked())
 }
 
-// planLocked says how the watchdog keeps the lease.
+// planLocked returns the watchdog's plan for the lease.
 func (l *Lease) planLocked() (plan watchdog.Plan) {
 	if l.cfg.Lease == 0 {
 		plan.Lease = l.engine.cfg.WatchdogTimeout
@@ -191,10 +192,11 @@ func (l *Lease) planLocked() (plan watchdog.Plan) {
 	return plan
 }
 
-// leased is what the watchdog sees of a Lease, whose Lost is taken.
+// leased is a Lease as the watchdog sees it, because Lease already has a method
+// Lost.
 type leased struct{ *Lease }
 
-// Lost ends the lease, unless it is being given back: then that decides.
+// Lost ends the lease, unless a release is under way, whose result decides.
 func (l leased) Lost(it *watchdog.Item, r watchdog.Reason) {
 	why := LossTaken
 	if r == watchdog.WindowOver {
@@ -203,7 +205,7 @@ func (l leased) Lost(it *watchdog.Item, r watchdog.Reason) {
 	l.mu.Lock()
 	if l.item != it {
 		l.mu.Unlock()
-		return // it has been let anew meanwhile
+		return // the lease has been changed meanwhile
 	}
 	if l.returning {
 		l.missing = true
@@ -223,7 +225,7 @@ func (l leased) renewal(lease time.Duration) (*Spec, Renewal) {
 	return l.spec, Renewal{Key: l.spec.Key, Holder: l.id, Lease: lease, Label: l.cfg.Label}
 }
 
-// stateErr says why l is not held, nil when it is.
+// stateErr returns why l is not held, or nil if it is.
 func (l *Lease) stateErr() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -250,14 +252,14 @@ func (l *Lease) Return(ctx context.Context) error {
 	}
 	defer e.gate.Leave()
 	if l.Remaining() == 0 && l.stateErr() == nil {
-		// The window is over and the watchdog has not come to say so.
+		// The window is over and the watchdog has not reported it yet.
 		l.end(lost, ErrLeaseLost, l.expiry())
 	}
 	l.setReturning(true)
 	defer l.setReturning(false)
 	maybe, again := false, false
 	if !l.end(released, context.Canceled, "") {
-		// Again after an answer that never came?
+		// Was an earlier release left without a reply?
 		l.mu.Lock()
 		maybe = l.state == unknown
 		l.mu.Unlock()
@@ -282,7 +284,7 @@ func (l *Lease) Return(ctx context.Context) error {
 		l.state = unknown
 	case found || maybe:
 		l.state = released
-	default: // Redis did not know of it any more
+	default: // Redis does not know it any more
 		l.state, err, l.asked = lost, errLost, true
 		if l.gone != nil {
 			close(l.gone)
@@ -297,13 +299,13 @@ func (l *Lease) Return(ctx context.Context) error {
 	case st == lost:
 		e.lost(s, l.since, LossTaken)
 	case !again:
-		e.cfg.Hooks.released(s, l.since) // once, whatever Redis says
+		e.cfg.Hooks.released(s, l.since) // once, whatever Redis replies
 	}
 	return e.Wrap("release", s, err)
 }
 
-// giveUpRest gives back, once, what Redis may still have of l, if it was lost; see
-// that of a Hold.
+// giveUpRest gives back, once, what Redis may still have of l after a loss; see
+// Hold.giveUpRest.
 func (l *Lease) giveUpRest(ctx context.Context) {
 	l.mu.Lock()
 	asks := l.state == lost && !l.asked
@@ -313,7 +315,7 @@ func (l *Lease) giveUpRest(ctx context.Context) {
 		return
 	}
 	once := run.Detached(ctx, min(returnBound, l.engine.cfg.UnlockTimeout))
-	// Where Redis does not hear of it, the lease ends it.
+	// If the request fails, the lease ends it.
 	if out, err := l.spec.Renewer.(Leaser).Free(once, l.engine, run.CleanUp, []string{l.id}, true); err == nil && out[0] {
 		l.engine.dropLabels(once, l)
 	}
@@ -325,17 +327,18 @@ func (l *Lease) setReturning(on bool) {
 	l.mu.Unlock()
 }
 
-// Ended reports whether l is not held any more, and nobody is at giving it back.
+// Ended reports whether l is no longer held and no release is under way.
 func (l *Lease) Ended() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.state != held && !l.returning
 }
 
-// Drop ends a lease that nobody has been told of.
+// Drop ends a lease that no caller knows of.
 func (l *Lease) Drop() { l.end(released, context.Canceled, "") }
 
-// Extend makes the lease last for at least d from now, as far as MaxHold lets it.
+// Extend makes the lease last for at least d from now, as far as MaxHold
+// allows.
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	e, s := l.engine, l.spec
 	if err := CheckLease("a lease", d); err != nil {
@@ -346,7 +349,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	}
 	defer e.gate.Leave()
 	l.mu.Lock()
-	about := l.item // nil if it is permanent; another one when it is relet meanwhile
+	about := l.item // nil if permanent; another item if the lease is changed meanwhile
 	l.mu.Unlock()
 	if err := l.stateErr(); err != nil {
 		return e.Wrap("extend", s, err)
@@ -355,7 +358,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if err := ctx.Err(); err != nil {
 		return e.Wrap("extend", s, err)
 	}
-	maybe := false // a request without an answer may have been carried out
+	maybe := false // a request without a reply may have been executed
 	retry := e.NewRetrier(e.cfg.AnswerTimeout)
 	for {
 		sent := e.now()
@@ -390,7 +393,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// withinMaxHold cuts a lease that Extend is to ask for to what MaxHold leaves.
+// withinMaxHold shortens a lease for Extend to what MaxHold allows.
 func (l *Lease) withinMaxHold(d time.Duration) (time.Duration, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -400,9 +403,9 @@ func (l *Lease) withinMaxHold(d time.Duration) (time.Duration, error) {
 	return l.cfg.Within(d, l.cfg.MaxHold-time.Since(l.since))
 }
 
-// Returning notes that the things of those ids are about to be given back by
-// whoever knows the ids, whether they are this client's or not. The function it
-// returns must be called when that has been done or has failed.
+// Returning notes that the things with those ids are about to be given back by
+// their ids, whether they are this client's or not. ended must be called when
+// that has succeeded or failed.
 func (e *Engine) Returning(ctx context.Context, s *Spec, ids []string) (ended func(done bool)) {
 	var mine []*Lease
 	ls := &e.leases
@@ -437,9 +440,10 @@ func (e *Engine) Returning(ctx context.Context, s *Spec, ids []string) (ended fu
 	}
 }
 
-// Relet notes that the thing of that id has got another lease, by a request sent
-// at a given moment: d, which is not renewed, or 0 for ever. Its label ends with the
-// new lease, or, where that has no end, with the one before it.
+// Relet notes that the thing with that id has got another lease, by a request
+// that was sent at sent: d, which is not renewed, or 0 for a permanent one. Its
+// label ends with the new lease, or with the previous one if the new lease has
+// no end.
 func (e *Engine) Relet(ctx context.Context, s *Spec, id string, sent watchdog.Instant, d time.Duration) {
 	ls := &e.leases
 	ls.mu.Lock()
@@ -451,7 +455,7 @@ func (e *Engine) Relet(ctx context.Context, s *Spec, id string, sent watchdog.In
 	l.mu.Lock()
 	if l.state != held || l.item != nil && !e.watchdog.Remove(l.item) {
 		l.mu.Unlock()
-		return // ended, or lost and about to be told so
+		return // ended, or lost and about to be reported
 	}
 	l.cfg.Lease, l.cfg.Permanent, l.cfg.MaxHold = d, d == 0, 0
 	ok := l.watchLocked(sent, d)

@@ -9,7 +9,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/run"
 )
 
-// leases are what a client has been given that is leased one by one; see Leaser.
+// leases are the things that this client has leased one by one; see Leaser.
 type leases struct {
 	// mu guards the field below.
 	mu sync.Mutex
@@ -29,8 +29,8 @@ func (ls *leases) held() int {
 // freeBatch is how many things Close gives back by one script.
 const freeBatch = 100
 
-// releaseAll gives back everything that is leased: first every Context ends,
-// then Redis is told.
+// releaseAll gives back everything that is leased. It first ends every Context
+// and then sends the requests.
 func (ls *leases) releaseAll(ctx context.Context) error {
 	ls.mu.Lock()
 	all := make([]*Lease, 0, len(ls.m))
@@ -38,7 +38,7 @@ func (ls *leases) releaseAll(ctx context.Context) error {
 		all = append(all, l)
 	}
 	ls.mu.Unlock()
-	ids := map[*Spec][]*Lease{} // by any one spec of a key
+	ids := map[*Spec][]*Lease{} // by one of the specs of the key
 	specs := map[string]*Spec{}
 	for _, l := range all {
 		if !l.end(closed, run.ErrClosed, "") {

@@ -5,17 +5,18 @@ import (
 	"sync"
 )
 
-// ops is a right that one has at a time.
+// ops serializes the scripts that change one hold count. Its waiters can honour
+// a context.
 type ops struct {
 	// mu guards the fields below.
 	mu    sync.Mutex
 	taken bool
-	// free has a token in it while the right is nobody's, once somebody has had to
-	// wait for it; nil before.
+	// free holds a token while ops is free, once somebody has had to wait for
+	// it; it is nil before that.
 	free chan struct{}
 }
 
-// try takes the right if it is nobody's; if not, it returns what to wait on.
+// try takes ops if it is free. Otherwise it returns the channel to wait on.
 func (o *ops) try() (free <-chan struct{}, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -34,7 +35,7 @@ func (o *ops) try() (free <-chan struct{}, ok bool) {
 	}
 }
 
-// giveUp lets go of the right.
+// giveUp releases ops.
 func (o *ops) giveUp() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -45,7 +46,7 @@ func (o *ops) giveUp() {
 	o.taken = false
 }
 
-// lockOps waits for the right to change the hold count.
+// lockOps takes the holding's ops, waiting until it is free or ctx is done.
 func (hd *holding) lockOps(ctx context.Context) error {
 	free, ok := hd.ops.try()
 	if ok {
@@ -59,7 +60,7 @@ func (hd *holding) lockOps(ctx context.Context) error {
 	}
 }
 
-// tryOps takes that right if nobody has it.
+// tryOps takes the holding's ops if it is free.
 func (hd *holding) tryOps() bool {
 	_, ok := hd.ops.try()
 	return ok
@@ -74,7 +75,8 @@ func (hd *holding) unlockOps() {
 	}
 }
 
-// cleanUpOps is lockOps for clean-up, which must not keep others waiting.
+// cleanUpOps is lockOps with a time limit, for clean-up, which must not keep
+// others waiting.
 func (hd *holding) cleanUpOps(ctx context.Context) error {
 	once, cancel := context.WithTimeout(ctx, returnBound)
 	defer cancel()

@@ -11,9 +11,9 @@ import (
 	"github.com/latchkey-go/latchkey/internal/wait"
 )
 
-// What follows lets a lock be made of other locks.
+// This file lets a lock be a member of a multi-lock.
 
-// LockSeam lets a lock that embeds it be found by a lock that is made of it.
+// LockSeam, embedded in a lock, lets a multi-lock find its engine and Spec.
 type LockSeam struct {
 	e *Engine
 	s *Spec
@@ -24,8 +24,8 @@ func NewLockSeam(e *Engine, s *Spec) LockSeam { return LockSeam{e, s} }
 
 func (s LockSeam) lock() (*Engine, *Spec) { return s.e, s.s }
 
-// LockOf returns the engine and the Spec of a lock, nil for one that does not
-// embed LockSeam.
+// LockOf returns the engine and the Spec of a lock, or nil if it does not embed
+// LockSeam.
 func LockOf(locker any) (*Engine, *Spec) {
 	l, ok := locker.(interface{ lock() (*Engine, *Spec) })
 	if !ok {
@@ -34,9 +34,9 @@ func LockOf(locker any) (*Engine, *Spec) {
 	return l.lock()
 }
 
-// JoinWhole notes that h is part of a greater hold, and has that told when h
-// ends: ended is called once, with the cause, and must neither block nor call
-// methods of h. It is called before JoinWhole returns when h has ended already.
+// JoinWhole notes that h is part of a whole. ended is called once, when h ends,
+// with the cause. It must neither block nor call methods of h. If h has ended
+// already, ended is called before JoinWhole returns.
 func (h *Hold) JoinWhole(whole any, ended func(cause error)) {
 	h.holding.mu.Lock()
 	defer h.holding.mu.Unlock()
@@ -46,15 +46,15 @@ func (h *Hold) JoinWhole(whole any, ended func(cause error)) {
 	}
 }
 
-// Whole returns what h was said to be part of.
+// Whole returns the whole that h was joined to.
 func (h *Hold) Whole() any {
 	h.holding.mu.Lock()
 	defer h.holding.mu.Unlock()
 	return h.whole
 }
 
-// StayClosed makes the lock of h stay closed until d from now, although h is
-// given back earlier: what the option HoldAtLeast asks for. It does nothing when h has
+// StayClosed keeps the lock of h closed until d from now, even if h is given
+// back earlier. It implements the option HoldAtLeast. It does nothing if h has
 // ended already.
 func (h *Hold) StayClosed(ctx context.Context, d time.Duration) error {
 	hd := h.holding
@@ -71,8 +71,8 @@ func (h *Hold) StayClosed(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// HoldIn returns the latest hold of s that the holder in ctx has and that match
-// takes; nil when there is none.
+// HoldIn returns the latest hold of s by the holder in ctx that match accepts,
+// or nil.
 func (e *Engine) HoldIn(ctx context.Context, s *Spec, match func(*Hold) bool) *Hold {
 	hd, _, _ := e.findIn(ctx, s)
 	if hd == nil {
@@ -93,26 +93,26 @@ func (e *Engine) HoldIn(ctx context.Context, s *Spec, match func(*Hold) bool) *H
 // Check returns an error that says what is wrong with c, or nil.
 func (c *LockConfig) Check() error { return c.check() }
 
-// WaiterPatience is for how long an acquire goes on that waits already, when Redis
-// does not answer.
+// WaiterPatience is how long a waiting acquire continues while Redis does not
+// answer.
 const WaiterPatience = waiterPatience
 
-// Reticence notes of a server that it does not answer, so that not everybody who
-// can do without it asks it, and how much time it was found to need. The zero
-// Reticence is of one that answers, of which the latter is not known.
+// Reticence records whether a server answers, so that not every caller that can
+// do without it asks it, and how much time it needs. The zero Reticence is that
+// of a server that answers and whose time is unknown.
 type Reticence struct {
 	until atomic.Pointer[time.Time]
 	needs atomic.Int64
 }
 
-// Needs returns how much time the server was found to need; 0 when that is not known.
+// Needs returns how much time the server needs, or 0 if that is unknown.
 func (r *Reticence) Needs() time.Duration { return time.Duration(r.needs.Load()) }
 
-// SetNeeds notes it.
+// SetNeeds sets how much time the server needs.
 func (r *Reticence) SetNeeds(d time.Duration) { r.needs.Store(int64(d)) }
 
-// Ask reports whether to ask now: a server that was silent is asked by one caller
-// in each pause.
+// Ask reports whether to ask now: a silent server is asked by one caller in
+// each pause.
 func (r *Reticence) Ask(pause time.Duration) bool {
 	until := r.until.Load()
 	if until == nil {
@@ -123,7 +123,7 @@ func (r *Reticence) Ask(pause time.Duration) bool {
 	return now.After(*until) && r.until.CompareAndSwap(until, &next)
 }
 
-// Silent reports whether the server did not answer when it was asked last.
+// Silent reports whether the server did not answer its last request.
 func (r *Reticence) Silent() bool { return r.until.Load() != nil }
 
 // Missed notes that the server did not answer in time.
@@ -132,14 +132,14 @@ func (r *Reticence) Missed(pause time.Duration) {
 	r.until.Store(&next)
 }
 
-// Answered notes that it did.
+// Answered notes that the server answered.
 func (r *Reticence) Answered() {
 	if r.until.Load() != nil {
 		r.until.Store(nil)
 	}
 }
 
-// Reticence returns what is known of the server's silence.
+// Reticence returns the record of the server's silence.
 func (e *Engine) Reticence() *Reticence { return &e.reticence }
 
 // Lines returns the lines in which the callers of this client wait.
@@ -158,8 +158,8 @@ func (e *Engine) IsClosed() bool {
 	}
 }
 
-// Addr returns the address of the one server that e is on; empty where there are
-// several, or it is not known.
+// Addr returns the address of the engine's only server, or "" if there are
+// several or it is unknown.
 func (e *Engine) Addr() string {
 	rdb, ok := e.rdb.(*redis.Client)
 	if !ok || run.BehindSentinel(rdb) {

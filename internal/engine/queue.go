@@ -10,21 +10,23 @@ import (
 	"github.com/latchkey-go/latchkey/internal/wait"
 )
 
-// A Queue runs the scripts of a queue in Redis in which waiters stand.
+// A Queue runs the scripts of a queue of waiters in Redis.
 type Queue interface {
-	// Channels returns the Redis channels on which a waiter is told of its turn:
-	// that of this client, and the waiter's own, for those who know no other.
+	// Channels returns the Redis channels on which a waiter is told of its
+	// turn: that of this client, and the waiter's own, for clients that know no
+	// other.
 	Channels(holder string) (client, own string)
-	// Timeout returns for how long a dead waiter may keep its place.
+	// Timeout returns how long a dead waiter may keep its place.
 	Timeout() time.Duration
-	// Keep says that this client and its waiters are alive. It answers for each
-	// whether it has a place, and when that was, in server ms.
+	// Keep reports to Redis that this client and its waiters are alive. It
+	// returns for each waiter whether it has a place, and the server's time in
+	// ms.
 	Keep(ctx context.Context, e *Engine, opts run.Options, holders []string) (has []bool, at int64, err error)
 	// Leave gives up a place: Granted, Unchanged (there was none), or PastDeadline.
 	Leave(ctx context.Context, e *Engine, opts run.Options, l *Leaving) (Status, error)
 }
 
-// A Leaving asks to give up a place in a queue.
+// A Leaving is a request to give up a place in a queue.
 type Leaving struct {
 	Holder   string
 	Wait     time.Duration // as in the Request that queued
@@ -33,22 +35,23 @@ type Leaving struct {
 }
 
 const (
-	// keepEvery is how often a client says that its waiters are alive, and asks for
-	// them all, at most.
+	// keepEvery is the longest time between a client's reports that it and all
+	// its waiters are alive.
 	keepEvery = 5 * time.Second
-	// aliveFor is for how long it is alive then; a shorter Timeout shortens it.
+	// aliveFor is for how long a client then counts as alive; a shorter Timeout
+	// shortens it.
 	aliveFor = 3 * keepEvery
-	// keepBatch is how many waiters one script looks at.
+	// keepBatch is the number of waiters that one script looks at.
 	keepBatch = 100
-	// leaveMoment is how long a call that gives up waits for the first try to
-	// leave the queue.
+	// leaveMoment is how long a call that gives up waits for the first attempt
+	// to leave the queue.
 	leaveMoment = 50 * time.Millisecond
 	// leavePatience is how long leaving is tried.
 	leavePatience = 30 * time.Second
 )
 
 // Keeping returns how often the waiters in a queue are kept, and for how long
-// their client is alive after each time.
+// their client counts as alive after each time.
 func (e *Engine) Keeping(timeout time.Duration) (every, alive time.Duration) {
 	every = min(keepEvery, e.cfg.Recheck, timeout/3)
 	return every, max(3*every, min(aliveFor, timeout))
@@ -61,7 +64,7 @@ func (c *lockAttempt) untilTurn(ctx context.Context, p wait.Policy) error {
 	return c.waited(&q.Policy, err)
 }
 
-// queue is how c waits in its queue.
+// queue returns how c waits in its queue.
 func (c *lockAttempt) queue(p wait.Policy) *wait.Queue {
 	e, s := c.spec.engine, c.spec
 	p.Recheck, _ = e.Keeping(s.Queue.Timeout())
@@ -78,7 +81,7 @@ func (c *lockAttempt) queue(p wait.Policy) *wait.Queue {
 	}
 }
 
-// queueWait returns the wait for the score in the queue.
+// queueWait returns the wait from which the score in the queue follows.
 func (c *lockAttempt) queueWait() time.Duration {
 	timeout := c.spec.Queue.Timeout()
 	if _, ok := c.deadline(); !ok {
@@ -87,7 +90,7 @@ func (c *lockAttempt) queueWait() time.Duration {
 	return min(max(c.cfg.Wait, time.Millisecond), timeout)
 }
 
-// keepQueue keeps waiters, and returns those who have no place.
+// keepQueue keeps waiters alive and returns those without a place.
 func (e *Engine) keepQueue(ctx context.Context, s *Spec, ids []string) (lost []string) {
 	for len(ids) > 0 {
 		batch := ids[:min(len(ids), keepBatch)]
@@ -95,7 +98,7 @@ func (e *Engine) keepQueue(ctx context.Context, s *Spec, ids []string) (lost []s
 		sent := e.now()
 		has, at, err := s.Queue.Keep(ctx, e, run.Options{}, batch)
 		if err != nil {
-			// It is tried again before anybody takes them for dead.
+			// It is tried again before any client takes them for dead.
 			e.cfg.Logger.Warn("latchkey: waiters could not be kept", "name", s.Name, "err", err)
 			return lost
 		}
@@ -124,7 +127,7 @@ func (e *Engine) turn(s *Spec, id string) {
 	}
 }
 
-// stray gives up the place of one who is not here any more: whose leaving has
+// stray gives up the place of a waiter that has gone and whose leaving has
 // failed. Its client is alive, so nobody else would.
 func (e *Engine) stray(s *Spec, id string) {
 	if !e.gate.Enter() {
@@ -136,7 +139,7 @@ func (e *Engine) stray(s *Spec, id string) {
 		return
 	}
 	hd := e.enter(n, s, false)
-	if !hd.alone() { // it comes, holds, or leaves by itself
+	if !hd.alone() { // the holder comes, holds, or leaves by itself
 		hd.leave()
 		e.gate.Leave()
 		return
@@ -151,7 +154,7 @@ func (e *Engine) stray(s *Spec, id string) {
 		}
 		defer hd.unlockOps()
 		if hd.counted() > 0 || e.lines.InGroup(s.Line, hd.field) {
-			return // it has come meanwhile, as one of a context may
+			return // the holder has come meanwhile, as a holder from a context may
 		}
 		l := &Leaving{Holder: id, Wait: s.Queue.Timeout(), Deadline: e.deadline(returnBound)}
 		_, err := s.Queue.Leave(ctx, e, run.CleanUp, l)
@@ -165,14 +168,16 @@ func (e *Engine) stray(s *Spec, id string) {
 }
 
 // withdraw gives up the place that a failed attempt may have in its queue, and
-// what it may have been granted. It returns after the first try, or a moment.
+// what it may have been granted. It returns after the first try, or after
+// leaveMoment.
 func (e *Engine) withdraw(c *lockAttempt) {
 	c.holding.stay()
 	first := make(chan struct{})
 	tried := sync.OnceFunc(func() { close(first) })
 	end := time.Now().Add(leavePatience)
 	e.cleanup.Later(func(ctx context.Context) bool {
-		// First the place: who has none is given nothing any more.
+		// The place comes first: a waiter without one is granted nothing any
+		// more.
 		left := e.left(ctx, c) || time.Now().After(end)
 		settled := !c.inDoubt || e.undone(ctx, c)
 		tried()
@@ -189,7 +194,7 @@ func (e *Engine) withdraw(c *lockAttempt) {
 	}
 }
 
-// left makes one try to leave the queue and reports whether it has an answer.
+// left makes one try to leave the queue and reports whether no other is needed.
 func (e *Engine) left(ctx context.Context, c *lockAttempt) bool {
 	hd, s := c.holding, c.spec
 	if hd.cleanUpOps(ctx) != nil {
@@ -201,7 +206,7 @@ func (e *Engine) left(ctx context.Context, c *lockAttempt) bool {
 		if n == 0 && c.named || n > 0 && hd.label == "" {
 			e.unlabel(once, c)
 		}
-		return true // the holder has it, or waits for it by another attempt
+		return true // the holder has the lock, or waits for it in another attempt
 	}
 	l := &Leaving{Holder: hd.field, Wait: c.queueWait()}
 	if !hd.fresh {

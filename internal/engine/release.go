@@ -10,11 +10,11 @@ import (
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 )
 
-// returnBound is how long one request to give back may take. Its script refuses
-// to act later than that, so that it cannot meet a later hold of its holder.
+// returnBound is how long one release request may take. Its script refuses to
+// act later, so that it cannot affect a later hold of its holder.
 const returnBound = time.Second
 
-// Unlock gives one hold back. It goes on although ctx is cancelled, for at most
+// Unlock gives one hold back. It continues after ctx is cancelled, for at most
 // the unlock timeout.
 func (h *Hold) Unlock(ctx context.Context) error {
 	e := h.holding.engine
@@ -28,11 +28,11 @@ func (h *Hold) unlock(bounded context.Context) error {
 		return h.closedErr("unlock")
 	}
 	defer e.gate.Leave()
-	// Counted in, so that a Lock by the same holder meets this holding.
+	// Counted in, so that a Lock by the same holder uses this holding.
 	if !hd.rejoin() {
 		return h.NotHeld("unlock")
 	}
-	handed := false // to a waiter, which has the holding then
+	handed := false // to a waiter, which then has the holding
 	defer func() {
 		if !handed {
 			hd.leave()
@@ -63,14 +63,14 @@ func (h *Hold) unlock(bounded context.Context) error {
 		hd.resolve(h.spec)
 	}
 	if trusted && !errors.Is(err, ErrLeaseLost) {
-		e.cfg.Hooks.released(h.spec, h.since) // once, whatever Redis says
+		e.cfg.Hooks.released(h.spec, h.since) // once, whatever Redis replies
 	}
 	return e.Wrap("unlock", h.spec, err)
 }
 
-// forsake ends the Context of h and what keeps it, when it could not be given back
-// because another call of the holder is under way: its lease ends it, unless Unlock is
-// called again.
+// forsake ends the Context of h and its renewals. It is for a hold that could
+// not be given back because another call of the holder is under way. The hold
+// ends with its lease, unless Unlock is called again.
 func (h *Hold) forsake() {
 	hd := h.holding
 	hd.mu.Lock()
@@ -85,7 +85,7 @@ func (h *Hold) forsake() {
 	hd.engine.watchdog.Change(hd.item, watchdog.Window{}, hd.planLocked(time.Now()))
 }
 
-// closedErr is what Unlock returns once the client is closed.
+// closedErr returns the error of Unlock after the client is closed.
 func (h *Hold) closedErr(op string) error {
 	h.holding.mu.Lock()
 	defer h.holding.mu.Unlock()
@@ -96,14 +96,14 @@ func (h *Hold) closedErr(op string) error {
 }
 
 // giveUp ends h on this side: its Context is done and the watchdog forgets it
-// before Redis hears of it. It returns the hold count to reach in Redis, and
-// whether the hold could be believed in until now. The caller has ops.
+// before Redis is told. It returns the hold count to reach in Redis, and
+// whether the hold could be trusted until now. The caller has ops.
 func (h *Hold) giveUp() (target int, trusted bool, err error) {
 	e, hd := h.holding.engine, h.holding
 	hd.mu.Lock()
 	if h.state == unknown && hd.count == h.target {
 		hd.mu.Unlock()
-		return h.target, false, nil // Unlock again after an answer that never came
+		return h.target, false, nil // Unlock again after a lost reply
 	}
 	if err := h.stateErrLocked(); err != nil {
 		hd.mu.Unlock()
@@ -114,10 +114,10 @@ func (h *Hold) giveUp() (target int, trusted bool, err error) {
 		hd.mu.Unlock()
 		select {
 		case <-e.gate.Closed():
-			return 0, false, run.ErrClosed // Close has ended the watchdog, and gives h back
+			return 0, false, run.ErrClosed // Close has ended the watchdog and gives h back
 		default:
 		}
-		// The window is over and the watchdog has not come to say so.
+		// The window is over and the watchdog has not reported it yet.
 		hd.lose(hd.expiry())
 		return 0, false, errLost
 	}
@@ -133,31 +133,31 @@ func (h *Hold) giveUp() (target int, trusted bool, err error) {
 	}
 	hd.mu.Unlock()
 	if last {
-		hd.leave() // the caller is counted in
-		// A re-entry under way goes on under the holder, after this release.
+		hd.leave() // the caller is still counted in
+		// A re-entry under way continues under the holder after this release.
 		hd.fresh = hd.fresh && hd.alone()
 	}
 	return h.target, true, nil
 }
 
-// giveUpRest gives back, once, what Redis may still have of h, which was lost: windows
-// end before leases, a renewal may have been carried out when h was given up, and a
-// server's clock may have been set back. And a queue has to be told that the lock is
-// free: nobody has said so when the lease ended, and who waits may have asked for the
-// last time under an earlier one. The caller has ops.
+// giveUpRest gives back, once, what Redis may still have of h, which was lost:
+// a window ends before its lease, a renewal may have been executed after h was
+// given up, and the server's clock may have been set back. A queue must also be
+// told that the lock is free: no message announced the end of the lease, and
+// its waiters may have asked last under an earlier lease. The caller has ops.
 func (h *Hold) giveUpRest(ctx context.Context) {
-	if h.ret.Holder == "" { // else Redis has been asked
+	if h.ret.Holder == "" { // otherwise Redis has been asked
 		h.holding.giveUpRest(ctx, h.spec, &h.ret)
 	}
 }
 
-// giveUpRest is that of a hold, by the request ret.
+// giveUpRest is Hold.giveUpRest by the request ret.
 func (hd *holding) giveUpRest(ctx context.Context, s *Spec, ret *Return) {
 	e := hd.engine
 	if hd.counted() > 0 || e.lines.InGroup(s.Line, hd.field) {
-		return // the holder has it again, or may be given it
+		return // the holder has it again, or may be granted it
 	}
-	hd.fresh = hd.fresh && hd.alone() // a re-entry under way goes on under the holder, as in giveUp
+	hd.fresh = hd.fresh && hd.alone() // a re-entry under way continues under the holder, as in giveUp
 	now := time.Now()
 	*ret = Return{Holder: hd.field, Label: hd.tag()}
 	ret.lingerFor(hd, s)
@@ -167,16 +167,17 @@ func (hd *holding) giveUpRest(ctx context.Context, s *Spec, ret *Return) {
 	}
 }
 
-// lingerFor has the key lapse by itself where a hold of hd was to last longer, in the
-// name of a holder that nobody is: that of hd may ask again, and must be refused like
-// anybody else.
+// lingerFor makes the key expire by itself if a hold of hd has to last longer.
+// The key then names a placeholder holder, so that the holder of hd is refused
+// like any other.
 func (r *Return) lingerFor(hd *holding, s *Spec) {
 	if left := hd.lingers(); left >= time.Millisecond {
 		r.Linger, r.LingerAs = left, hd.engine.HolderID(NewHolder())+s.Suffix
 	}
 }
 
-// giveBack tells Redis. It has the holding's ops and gives them back.
+// giveBack sends the release. The caller has the holding's ops, which giveBack
+// releases.
 func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 	e, hd, s := h.holding.engine, h.holding, h.spec
 	ret := &h.ret
@@ -186,10 +187,10 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 	}
 	var last error
 	var doubted *heir
-	var acts time.Time // until when a request without an answer may act
-	// A label is cleared up by a release only, and by that of a queue.
+	var acts time.Time // until when a request without a reply may take effect
+	// Only an ordinary release, or that of a queue, removes a label.
 	heirs := target == 0 && ret.Linger == 0 && (s.Queue != nil || ret.Label == "")
-	maybe := !trusted // an earlier request may have been carried out
+	maybe := !trusted // an earlier request may have been executed
 	retry := e.NewRetrier(e.cfg.UnlockTimeout)
 	for {
 		var next *heir
@@ -207,18 +208,18 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 		if next != nil {
 			if next.settle(sent, ret, hd.slice, v, err) {
 				doubted = next
-				// It may have been carried out once before, if it was under way for so
-				// long; else it is only that we did not know the server's clock.
+				// It may have been executed once before if it was under way for
+				// that long. Otherwise only the server's clock was unknown.
 				maybe = maybe || err == nil && v == PastDeadline && time.Since(at) > returnBound/2
 			}
 			ret.Heir = nil
 			if heirs = err == nil && v != PastDeadline; run.Hopeless(err) {
 				maybe = maybe || run.Classify(err) == run.Unknown
-				continue // without one it may be allowed
+				continue // without an heir it may be allowed
 			}
 		}
 		if run.IsCode(err, "TRYAGAIN") {
-			// The slot is on the move, and this goes with one key.
+			// The slot is being moved, and a request with one key succeeds.
 			ret.Label = "" // it expires
 			ret.Alone, heirs = true, false
 		}
@@ -228,24 +229,24 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 				h.mark(released)
 			}
 			if target == 0 && hd.handed && ret.Heard > 1 {
-				// Others have waited for the whole slice, Java among them, which takes
-				// its time to hear.
+				// Other clients have waited for the whole slice. Java among
+				// them takes time to react.
 				e.lines.HoldBack(s.Line, e.cfg.HandOver+e.cfg.HandOver/2)
 			}
 			if target == 0 {
 				hd.tagged.Store(false)
 			}
 			if !hd.fresh {
-				hd.releaseInDoubt(acts) // it must not meet the next hold
+				hd.releaseInDoubt(acts) // it must not affect the next hold
 			}
 			hd.unlockOps()
 			if doubted != nil {
-				doubted.Unknown() // what it asked may have come before what it was given
+				doubted.Unknown() // its request may have come before the grant
 			}
 			return ret.short
 		case err == nil && v == NotHolder:
 			hd.mu.Lock()
-			item := hd.item // and not that of a hold which comes as soon as it can
+			item := hd.item // not the item of a hold that comes right after
 			hd.mu.Unlock()
 			hd.unlockOps()
 			h.markLost(item)
@@ -255,7 +256,7 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 			return errLost
 		}
 		maybe = maybe || run.Classify(err) == run.Unknown
-		if err == nil { // late: the server's clock is known now
+		if err == nil { // too late; the server's clock is known now
 			err = run.ErrLate
 		}
 		last = err
@@ -268,8 +269,8 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 		hd.remember(h)
 	}
 	if maybe {
-		// The last request may act until its deadline. Nobody waits for that but
-		// a later acquire of the same holder.
+		// The last request may take effect until its deadline. Only a later
+		// acquire of the same holder waits for that.
 		hd.releaseInDoubt(actsUntil())
 		last = inDoubt{last}
 	}
@@ -277,20 +278,20 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 	return last
 }
 
-// returnOnce sends one request to give back, now.
+// returnOnce sends one release request.
 func (e *Engine) returnOnce(ctx context.Context, hd *holding, s *Spec, ret *Return, now time.Time) (Status, error) {
 	if ret.Deadline = (run.Deadline{}); !hd.fresh || ret.Heir != nil && s.Queue == nil {
 		ret.Deadline = e.Clock.Deadline(now, returnBound)
 	}
 	ret.Next, ret.Given, ret.Token, ret.More, ret.Listed, ret.Heard, ret.Away = "", false, 0, 0, 0, 0, false
-	passes := ret.Heir != nil && ret.Heir.Entry == "" // nobody but this client has a part in that
+	passes := ret.Heir != nil && ret.Heir.Entry == "" // no other client takes part
 	var list waitlistChange
 	if ret.Unlist = nil; ret.Count == 0 && !ret.Alone && e.gives(s) {
 		holder, entry, of := ret.Holder, "", ""
 		switch {
 		case passes:
 			of = ret.Heir.Holder
-		case ret.Heir != nil: // whose entry it is, and who takes it out when it gives up
+		case ret.Heir != nil: // whose entry it is, and who removes it after giving up
 			holder, entry = ret.Heir.Holder, ret.Heir.Entry
 		case ret.Leaves:
 			of = ret.Holder
@@ -311,7 +312,7 @@ func (e *Engine) returnOnce(ctx context.Context, hd *holding, s *Spec, ret *Retu
 	return v, err
 }
 
-// unlisted returns what an answer says of the list.
+// unlisted returns what a reply shows about the waitlist.
 func (r *Return) unlisted(v Status, err error) outcome {
 	switch {
 	case err != nil && run.Classify(err) != run.Unknown, r.Heir != nil && r.Heir.Entry == "" && !r.Given:
@@ -324,41 +325,41 @@ func (r *Return) unlisted(v Status, err error) outcome {
 	return listCleared
 }
 
-// markLost notes that Redis did not know of h any more when it was given back. item is
-// what the holder's other holds are watched by.
+// markLost notes that Redis did not know h any more when it was given back.
+// item watches the holder's other holds.
 func (h *Hold) markLost(item *watchdog.Item) {
 	e, hd := h.holding.engine, h.holding
 	hd.mu.Lock()
 	if h.state == closed {
 		hd.mu.Unlock()
-		return // by Close, which has told everybody so
+		return // Close has reported that
 	}
 	h.state = lost
 	if h.gone != nil {
 		close(h.gone)
 	}
 	hd.mu.Unlock()
-	hd.endAll(item, lost, ErrLeaseLost, LossTaken) // the holder's other holds with it
+	hd.endAll(item, lost, ErrLeaseLost, LossTaken) // the holder's other holds are lost too
 	e.lost(h.spec, h.since, LossTaken)
 }
 
-// mark notes what has become of h: unknown while it may still stand in Redis, so
-// that Unlock may be tried again, and released once it does not.
+// mark sets the state of h: unknown while it may still exist in Redis, so that
+// Unlock may be tried again, and released once it does not.
 func (h *Hold) mark(st state) {
 	h.holding.mu.Lock()
 	h.state = st
 	h.holding.mu.Unlock()
 }
 
-// UnlockHolder gives back the latest hold that the holder in ctx has on s.
+// UnlockHolder gives back the latest hold on s of the holder in ctx.
 func (e *Engine) UnlockHolder(ctx context.Context, s *Spec) error {
 	if hd, n, ok := e.findIn(ctx, s); ok {
 		bounded := run.Detached(ctx, e.cfg.UnlockTimeout)
 		if hd != nil {
 			defer hd.leave()
 			for h := hd.latest(); h != nil; h = hd.latest() {
-				// Another goroutine of the holder may just have given that one back: then
-				// it is the turn of the one before it.
+				// If another goroutine of the holder has just given that one
+				// back, it is the turn of the one before it.
 				if err := h.unlock(bounded); !errors.Is(err, ErrNotHeld) || errors.Is(err, ErrLeaseLost) {
 					return err
 				}
@@ -374,8 +375,8 @@ func (e *Engine) UnlockHolder(ctx context.Context, s *Spec) error {
 	}
 }
 
-// giveUpRest is that of a hold of a holder that has none: it may have lost one, which
-// is not remembered.
+// giveUpRest is Hold.giveUpRest for a holder without a hold, which may have
+// lost one that is not remembered.
 func (e *Engine) giveUpRest(bounded context.Context, n uint64, s *Spec) {
 	if s.err != nil || !e.gate.Enter() {
 		return
@@ -384,14 +385,14 @@ func (e *Engine) giveUpRest(bounded context.Context, n uint64, s *Spec) {
 	hd := e.enter(n, s, false)
 	defer hd.leave()
 	if !hd.tryOps() {
-		return // the holder is at it
+		return // another call of the holder is under way
 	}
 	defer hd.unlockOps()
 	hd.giveUpRest(bounded, s, new(Return))
 }
 
-// latest returns the latest hold; without one, that which was given back last if the
-// answer never came, and nil otherwise.
+// latest returns the latest hold. Without one, it returns the hold whose
+// release was left without a reply, or nil.
 func (hd *holding) latest() *Hold {
 	hd.mu.Lock()
 	defer hd.mu.Unlock()
@@ -407,8 +408,9 @@ func (hd *holding) latest() *Hold {
 // releasers is how many holds Close gives back at a time.
 const releasers = 16
 
-// releaseAll gives back everything that is held: first every Context ends, then
-// Redis is told, with whatever holds it lingering as long as it must.
+// releaseAll gives back everything that is held. It first ends every Context
+// and then sends the requests; a lock under HoldAtLeast stays closed for as
+// long as it must.
 func (e *Engine) releaseAll(ctx context.Context) error {
 	var work []*Hold
 	for _, hd := range e.holdings.all() {

@@ -9,17 +9,17 @@ import (
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 )
 
-// A kept is what the watchdog's items stand for.
+// A kept is the Subject of the watchdog's items.
 type kept interface {
 	watchdog.Subject
-	// renewal returns what to ask for to keep it; a nil Spec when it was given
+	// renewal returns the request that keeps it, or a nil Spec if it was given
 	// back.
 	renewal(lease time.Duration) (*Spec, Renewal)
-	// mainKey returns the key that says which server has it.
+	// mainKey returns the key that determines its server.
 	mainKey() string
 }
 
-// A renewing is what a batch is renewed with. There are few, used again and again.
+// A renewing is the memory for the renewal of a batch. It is reused.
 type renewing struct {
 	specs []*Spec // nil: given back meanwhile
 	asked []Renewal
@@ -27,7 +27,7 @@ type renewing struct {
 
 var renewings = sync.Pool{New: func() any { return new(renewing) }}
 
-// over ends the use of g.
+// over returns g for reuse.
 func (g *renewing) over() {
 	clear(g.specs)
 	clear(g.asked)
@@ -35,7 +35,7 @@ func (g *renewing) over() {
 	renewings.Put(g)
 }
 
-// renew is the watchdog's renew function: one batch, all of one group.
+// renew is the watchdog's Renew function.
 func (e *Engine) renew(ctx context.Context, _ string, batch []watchdog.Renewal) []watchdog.Result {
 	g := renewings.Get().(*renewing)
 	defer g.over()
@@ -58,7 +58,7 @@ func (e *Engine) renew(ctx context.Context, _ string, batch []watchdog.Renewal) 
 		return make([]watchdog.Result, len(batch))
 	}
 	e.counters.renewals.Add(renewals)
-	acks := renewals > 0 && e.cfg.Acks.Renewals // looks have nothing that replicas could have
+	acks := renewals > 0 && e.cfg.Acks.Renewals // looks change nothing that replicas could confirm
 	results, err := e.renewAll(ctx, run.CleanUp, scripts, g.asked, acks)
 	if len(results) < len(batch) {
 		got := results
@@ -73,15 +73,17 @@ func (e *Engine) renew(ctx context.Context, _ string, batch []watchdog.Renewal) 
 	return results
 }
 
-// renewAll renews a batch with one script, or where that cannot be, with one
-// script a lock: a slot on the move, or a proxy that only looks like one server.
+// renewAll renews a batch with one script, or, if that is impossible, with one
+// script for each lock: while a slot is being moved, or behind a proxy that
+// only looks like one server.
 func (e *Engine) renewAll(ctx context.Context, opts run.Options, s Renewer, batch []Renewal, acks bool) ([]watchdog.Result, error) {
 	got, err := e.renewOnce(ctx, opts, s, batch, acks)
 	if got == nil && err == nil { // too late by the server's clock, which is known now
 		got, err = e.renewOnce(ctx, opts, s, batch, acks)
 	}
 	if len(batch) == 1 && batch[0].Label != "" && run.IsCode(err, "TRYAGAIN") {
-		// The slot is on the move, and of lock and label one has gone ahead.
+		// The slot is being moved, and the lock and its label are at different
+		// nodes.
 		batch[0].Label = ""
 		return e.renewAll(ctx, opts, s, batch, acks)
 	}
@@ -103,8 +105,9 @@ func (e *Engine) renewAll(ctx context.Context, opts run.Options, s Renewer, batc
 	return got, err
 }
 
-// renewOnce makes one request to renew. With acks, what too few replicas have
-// heard of counts as failed: who relied on it would have more than they know of.
+// renewOnce sends one renewal request. With acks, a renewal that too few
+// replicas have confirmed counts as failed: its holder would trust the hold for
+// longer than they know of.
 func (e *Engine) renewOnce(ctx context.Context, opts run.Options, s Renewer, batch []Renewal, acks bool) ([]watchdog.Result, error) {
 	opts.Replicas = run.Confirmed(acks)
 	got, err := s.Renew(ctx, e, opts, batch, e.deadline(run.Attempt))
@@ -121,7 +124,7 @@ func (e *Engine) renewOnce(ctx context.Context, opts run.Options, s Renewer, bat
 	return got, err
 }
 
-// renewal returns what to ask for to keep hd; a nil Spec when it was given
+// renewal returns the request that keeps hd, or a nil Spec if it was given
 // back.
 func (hd *holding) renewal(lease time.Duration) (*Spec, Renewal) {
 	hd.mu.Lock()

@@ -29,7 +29,7 @@ func (e *Engine) RenewLocks(ctx context.Context, opts run.Options, batch []Renew
 	}
 	args = append(args, d.NotAfter, d.Ahead)
 	var lease time.Duration
-	var ms any // lease, ready to be sent: mostly there is one for all
+	var ms any // lease as an argument; mostly the same for all
 	for i := range batch {
 		r := &batch[i]
 		if ms == nil || r.Lease != lease {
@@ -80,8 +80,8 @@ func renewResult(answer int64) watchdog.Result {
 	return watchdog.Failed
 }
 
-// AcquireMany is EvalMany for a request for a lease. done is false when the reply has not
-// settled it.
+// AcquireMany is EvalMany for a request for a lease. done is false if the reply
+// did not settle the request.
 func (e *Engine) AcquireMany(ctx context.Context, opts run.Options, r *run.BatchRequest, lease time.Duration) (g Grant, done bool, err error) {
 	n, err := e.EvalMany(ctx, opts, r)
 	switch {

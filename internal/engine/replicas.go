@@ -9,8 +9,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/run"
 )
 
-// returning returns the context and the options of one request to give back under ctx,
-// to be acknowledged if acked is set.
+// returning returns the context and the options of one release request under
+// ctx. With acked set, replicas must confirm it.
 func (e *Engine) returning(ctx context.Context, acked bool) (context.Context, run.Options) {
 	bound := returnBound
 	if acked {
@@ -19,12 +19,12 @@ func (e *Engine) returning(ctx context.Context, acked bool) (context.Context, ru
 	return run.Within(ctx, bound), run.Options{CleanUp: true, Replicas: run.Confirmed(acked)}
 }
 
-// Done reports whether what a call was to do has been done, whatever its error: a
-// release of which too few replicas have heard is one.
+// Done reports whether a call did its work, whatever its error: a release that
+// too few replicas have confirmed is still a release.
 func Done(err error) bool { return err == nil || errors.Is(err, run.ErrNotReplicated) }
 
-// unreplicated gives back a grant that too few replicas have. The caller has the
-// holding's ops.
+// unreplicated gives back a grant that too few replicas have confirmed. The
+// caller has the holding's ops.
 func (c *lockAttempt) unreplicated(base int, short error) error {
 	hd := c.holding
 	v, err := c.spec.engine.returnOnce(c.spec.engine.gate.Late(), hd, c.spec,
@@ -40,7 +40,7 @@ func (c *lockAttempt) unreplicated(base int, short error) error {
 	return short
 }
 
-// unreplicated gives back a grant that too few replicas have.
+// unreplicated gives back a grant that too few replicas have confirmed.
 func (d *wantAttempt) unreplicated(short error) error {
 	late := d.spec.engine.gate.Late()
 	if v, err := d.want.Undo(run.Within(late, returnBound), run.CleanUp); err == nil && v == Granted {

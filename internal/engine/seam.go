@@ -1,9 +1,10 @@
 package engine
 
-// The seam lets the packages of this module reach what a public type is made
-// of, without that showing in the type's documentation: an interface with an
-// unexported method, and structs that have it and are embedded under an
-// unexported name. It is the one clever thing in the module.
+// The seam gives the packages of this module access to the inside of a public
+// type without showing it in that type's documentation. It consists of
+// interfaces with an unexported method, and of structs with that method that
+// are embedded under an unexported name. It is the one clever thing in the
+// module.
 
 // Host is satisfied only by types that embed Seam: the root's Client.
 type Host interface{ engine() *Engine }
@@ -19,7 +20,7 @@ func (s Seam) engine() *Engine { return s.e }
 // Of returns the engine under h.
 func Of(h Host) *Engine { return h.engine() }
 
-// HoldSeam gives the type that embeds it, the root's Hold, what it stands for.
+// HoldSeam gives the type that embeds it, the root's Hold, its Held.
 type HoldSeam struct{ h Held }
 
 // Bindable is satisfied only by pointers to types that embed HoldSeam.
@@ -27,13 +28,13 @@ type Bindable interface{ bind(Held) }
 
 func (s *HoldSeam) bind(h Held) { s.h = h }
 
-// Held returns what the Hold stands for; nil for a Hold that nobody made.
+// held returns the Held behind a Hold, or nil if the Hold has none.
 func (s *HoldSeam) held() Held { return s.h }
 
-// Bind makes target, a Hold, stand for h.
+// Bind sets the Held behind target, a Hold.
 func Bind(target Bindable, h Held) { target.bind(h) }
 
-// HeldOf returns what a Hold stands for.
+// HeldOf returns the Held behind a Hold.
 func HeldOf(s interface{ held() Held }) Held { return s.held() }
 
 // HolderSeam gives the type that embeds it, the root's Holder, its number.

@@ -11,41 +11,40 @@ import (
 )
 
 // A Divisible is a Want of a number of equal things without owner, such as
-// permits. Those that a client gives back may go to others of it who wait, in
-// memory, for as long as a slice lasts after Redis has granted them.
+// permits. Units that a client gives back may go to waiting callers of the same
+// client in memory, for as long as a slice lasts after Redis has granted them.
 type Divisible interface {
 	Want
-	// Units is how many it wants, at least 1.
+	// Units returns how many it wants, at least 1.
 	Units() int
 }
 
-// shares are what this client has been granted of divisible things, while others
-// of it were waiting for more.
+// shares are the units that this client was granted while other callers of it
+// waited for more.
 type shares struct {
 	// mu guards the fields below.
 	mu   sync.Mutex
 	m    map[string]*portion // by line
-	room int                 // how many may be in m before it is looked through
+	room int                 // size of m at which useless portions are removed
 }
 
-// A portion has, for each unit, when its slice ends, in that order.
+// A portion has the end of the slice of each unit, in order.
 type portion struct{ ends []time.Time }
 
-// sharesRoom is how many portions there are at least before those are looked for that
-// are of no use any more.
+// sharesRoom is the least number of portions before useless ones are removed.
 const sharesRoom = 64
 
-// tidyLocked forgets the portions whose slices are all over. They may be of what is
+// tidyLocked removes the portions whose slices are all over. Their units may be
 // given back elsewhere, or never.
 func (ss *shares) tidyLocked(now time.Time) {
 	maps.DeleteFunc(ss.m, func(_ string, sh *portion) bool { return !now.Before(sh.ends[len(sh.ends)-1]) })
 	ss.room = max(2*len(ss.m), sharesRoom)
 }
 
-// mostShares is how many units of one thing are looked after.
+// mostShares is the most units of one thing that are tracked.
 const mostShares = 4096
 
-// add notes that Redis has granted so many units.
+// add notes that Redis has granted units.
 func (ss *shares) add(line string, units int, end time.Time) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -65,8 +64,8 @@ func (ss *shares) add(line string, units int, end time.Time) {
 	}
 }
 
-// keep says whether so many units, given back just now, may stay with the client:
-// the oldest that it has.
+// keep reports whether that many units, which were given back just now, may
+// stay with the client. They count as its oldest.
 func (ss *shares) keep(line string, units int, now time.Time) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -77,7 +76,7 @@ func (ss *shares) keep(line string, units int, now time.Time) bool {
 	return len(sh.ends) >= units && now.Before(sh.ends[0])
 }
 
-// drop notes that so many units go back to Redis.
+// drop notes that units go back to Redis.
 func (ss *shares) drop(line string, units int) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -98,9 +97,8 @@ func (e *Engine) granted(d *wantAttempt, w Want) {
 	}
 }
 
-// HandOn gives some of the units that a caller gives back to those of this client
-// who wait for them, first come first served, and returns how many are left for
-// Redis.
+// HandOn passes units that a caller gives back to waiting callers of this
+// client, first come first served. It returns how many are left for Redis.
 func (e *Engine) HandOn(s *Spec, units int) (left int) {
 	if e.cfg.HandOver == 0 || !e.gate.Enter() {
 		return units
@@ -128,9 +126,9 @@ func (e *Engine) HandOn(s *Spec, units int) (left int) {
 	return units
 }
 
-// Partly makes err, with which the return of what HandOn has left has ended, one
-// that may have been carried out: of all the units, those that others got were
-// given back.
+// Partly returns the error for a return of which HandOn has passed on given of
+// all units. err is the error for the rest. The result reports MaybeApplied,
+// because some units were given back.
 func (e *Engine) Partly(op string, s *Spec, given, all int, err error) error {
 	if given == 0 || Done(err) {
 		return err
@@ -139,8 +137,7 @@ func (e *Engine) Partly(op string, s *Spec, given, all int, err error) error {
 	return e.Wrap(op, s, inDoubt{err})
 }
 
-// wantAttemptOf returns the attempt for something divisible that c is; nil if it is
-// none.
+// wantAttemptOf returns the attempt behind c for something divisible, or nil.
 func wantAttemptOf(c wait.Claim) *wantAttempt {
 	var d *wantAttempt
 	switch c := c.(type) {

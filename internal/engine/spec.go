@@ -12,76 +12,81 @@ import (
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 )
 
-// A Spec is what the acquire path must know of one lock. A primitive makes it
-// once, in its constructor, and it never changes.
+// A Spec describes one lock to the acquire path. A primitive makes it in its
+// constructor, and it never changes.
 type Spec struct {
-	Kind string // of primitive, for errors and observers: "rlock"
+	Kind string // of the primitive, for errors and observers: "rlock"
 	Name string // as the user gave it
 	Key  string // the main key
-	// Scope is what a Hold's Context speaks for: locks of one scope share the
+	// Scope is what a Hold's Context counts for: locks with one scope share the
 	// holder.
 	Scope string
-	// Line is the line in which waiters of this process stand. Locks that wait
-	// for the same thing in the same way share it.
+	// Line is the line in which the waiters of this process stand. Locks that
+	// wait for the same thing in the same way share it.
 	Line string
-	// Channel is the Redis channel of wake-ups, empty when nobody publishes.
+	// Channel is the Redis channel of wake-ups; empty if nobody publishes.
 	Channel string
-	// Suffix is what follows the holder in the field of the hash.
+	// Suffix follows the holder in the field of the hash.
 	Suffix string
-	// Shared is set when several holders may have the lock at once, so that a
-	// grant to one waiter says nothing against the next.
+	// Shared is set if several holders may have the lock at once, so that a
+	// grant to one waiter does not exclude the next.
 	Shared bool
-	// Half is set for a lock that is one half of a pair on one key; then Other is
-	// the Suffix of the other half. A holder that has the other half stands in
-	// no line: who waits there may be waiting for it.
+	// Half is set for one half of a pair on one key; Other is then the Suffix
+	// of the other half. A holder that has the other half stands in no line,
+	// because the waiters there may be waiting for it.
 	Half  bool
 	Other string
 	// NoUpgrade refuses a first acquire by a holder that has the other half.
 	NoUpgrade bool
-	// Poll is how to wait where there are no wake-ups.
+	// Poll is the back-off without wake-ups.
 	Poll wait.Backoff
-	// HandsOn is set for a lock that may go from one waiter of this client to the
-	// next when it is given back; Fenced, for one that takes a token each time.
+	// HandsOn is set for a lock that may go from one waiter of this client to
+	// the next when it is released. Fenced is set for a lock that takes a token
+	// each time.
 	HandsOn bool
 	Fenced  bool
 	// NonReentrant refuses an acquire by the present holder.
 	NonReentrant bool
-	// Queue is set for a lock whose waiters stand in a queue in Redis. Then Line
-	// names that queue, and Channel is empty: each waiter has one of its own.
+	// Queue is set for a lock whose waiters stand in a queue in Redis. Line
+	// then names that queue, and Channel is empty, because each waiter has a
+	// channel of its own.
 	Queue Queue
-	// List is the key of the list in Redis of those who are given the lock as it is
-	// given back, empty when it is not given away; see give.go.
+	// List is the key of the waitlist: clients that can be granted the lock by
+	// its release. It is empty if releases never grant the lock; see
+	// waitlist.go.
 	List string
-	// Keys are all keys that one of the scripts may name together.
+	// Keys are all keys that one script may name together.
 	Keys []string
-	// Together is set for what all who wait are given at once.
+	// Together is set if all waiters are granted at once.
 	Together bool
-	// Scripts know the order of KEYS and ARGV. It is nil for what is no lock.
+	// Scripts know the order of KEYS and ARGV. It is nil for things that are
+	// not locks.
 	Scripts Scripts
-	// Renewer renews what is no lock; a lock's Scripts do.
+	// Renewer renews things that are not locks; Scripts renew a lock.
 	Renewer Renewer
 
 	engine *Engine
-	group  string            // what may be renewed together
-	listen func() wait.Hints // to the wake-ups; nil when nobody publishes
+	group  string            // items of one group may be renewed together
+	listen func() wait.Hints // subscribes to the wake-ups; nil if nobody publishes
 	err    error             // why the lock cannot be used on this server
 }
 
-// Scripts run the scripts of one kind of lock. Each may be run twice with the
-// same arguments without doing more than once.
+// Scripts run the scripts of one kind of lock. A script that runs twice with
+// the same arguments takes effect once.
 type Scripts interface {
 	Acquire(ctx context.Context, e *Engine, opts run.Options, r *Request) (Grant, error)
-	// Release answers Granted, Unchanged, NotHolder or PastDeadline.
+	// Release returns Granted, Unchanged, NotHolder or PastDeadline.
 	Release(ctx context.Context, e *Engine, opts run.Options, r *Return) (Status, error)
 	Renewer
 }
 
 // A Renewer keeps leases alive.
 type Renewer interface {
-	// Renew extends the leases of locks of this kind, all in one hash slot in
-	// a cluster. A nil slice with a nil error: too late.
+	// Renew extends the leases of locks of this kind, which are all in one hash
+	// slot in a cluster. A nil slice with a nil error means that the request
+	// came too late.
 	Renew(ctx context.Context, e *Engine, opts run.Options, batch []Renewal, d run.Deadline) ([]watchdog.Result, error)
-	// RenewKind names the script that Renew runs; locks of one kind may be
+	// RenewKind names the script that Renew runs. Locks of one kind may be
 	// renewed together.
 	RenewKind() string
 }
@@ -89,20 +94,21 @@ type Renewer interface {
 // A Request asks for a hold count.
 type Request struct {
 	Holder   string // the field of the hash
-	Count    int    // to reach
+	Count    int    // the hold count to reach
 	Lease    time.Duration
 	Label    string
-	Waits    bool          // the caller goes on waiting if it is refused
-	Wait     time.Duration // above 0: it stands in the queue then, see Queue
-	Ends     int64         // server ms: when a lease ends that the holder was given, 0 if it was not
-	Entry    string        // for the list of those who are given the lock; see Spec.List
-	Unlist   []string      // entries to be taken out of that list
-	Tokens   int64         // fencing tokens to take, for an heir that is to hand on in memory
+	Waits    bool          // the caller continues to wait if it is refused
+	Wait     time.Duration // above 0: it joins the queue for that time; see Queue
+	Ends     int64         // server ms: end of a lease that the holder was granted, or 0
+	Entry    string        // for the waitlist; see Spec.List
+	Unlist   []string      // entries to remove from the waitlist
+	Tokens   int64         // fencing tokens to take, for an heir that hands the lock over in memory
 	Deadline run.Deadline
 }
 
-// LeaseLeft returns what a script says is left of a lease: 0, which is unknown, for one that
-// does not end. The last millisecond, of which Redis says 0, is not unknown.
+// LeaseLeft returns the rest of a lease that a script reports. It returns 0,
+// for unknown, if the lease has no end. For its last millisecond Redis reports
+// 0, which does not mean unknown.
 func LeaseLeft(ms int64) time.Duration {
 	if ms < 0 {
 		return 0
@@ -110,54 +116,54 @@ func LeaseLeft(ms int64) time.Duration {
 	return max(time.Duration(ms), 1) * time.Millisecond
 }
 
-// A Grant is the answer to a Request.
+// A Grant is the reply to a Request.
 type Grant struct {
 	Status Status
-	Left   time.Duration // of the present lease; 0 when unknown
+	Left   time.Duration // of the present lease; 0 if unknown
 	Token  int64
 	Server int64  // on a refusal: server ms
 	Ticket int64  // see wait.Answer
 	Next   string // see wait.Answer
 
-	more  int64     // tokens behind Token that are there to be handed on
-	slice time.Time // until when it may be handed on; zero: as if granted just now
-	room  *room     // for the Hold; nil: that of the holding
+	more  int64     // tokens after Token that can be handed over
+	slice time.Time // until when it may be handed over; zero: as if granted just now
+	room  *room     // memory for the Hold; nil: that of the holding
 }
 
-// A Status is what a script said.
+// A Status is the result of a script.
 type Status int
 
-// What scripts say.
+// The results of scripts.
 const (
-	Refused      Status = iota // somebody else has it
-	Granted                    // done as asked
+	Refused      Status = iota // another holder has it
+	Granted                    // done as requested
 	Unchanged                  // it was so before
 	NotHolder                  // the holder does not have what the request builds on
-	PastDeadline               // the deadline had passed; nothing was changed
+	PastDeadline               // the deadline had passed; nothing changed
 )
 
 // A Return asks for a lower hold count.
 type Return struct {
 	Holder   string
-	Count    int // to reach
+	Count    int // the hold count to reach
 	Label    string
-	Linger   time.Duration // at 0: stay closed for that long, in the name of
+	Linger   time.Duration // at 0: keep the lock closed for that long, under
 	LingerAs string        // this holder
 	Deadline run.Deadline
-	Heir     *Request // to have the lock; with a queue or an Entry, if it is the next one
-	Leaves   bool     // only what is of the holder is taken out of the list
-	Unlist   []string // entries to be taken out of it; see Spec.List
+	Heir     *Request // the waiter to be granted the lock; with a queue or an Entry, only if it is the next one
+	Leaves   bool     // remove only the holder's own entries from the waitlist
+	Unlist   []string // entries to remove from the waitlist; see Spec.List
 	Next     string   // set by Release: the waiter of this client whose turn it is now
-	Listed   int64    // set by Release: server ms, when the heir's Entry is in the list; else 0
+	Listed   int64    // set by Release: server ms, if the heir's Entry is in the waitlist; otherwise 0
 	Token    int64    // set by Release: the heir's fencing token
-	More     int64    // set by Release: how many tokens behind that one were taken for it
-	Heard    int      // set by Release: how many clients were told, ours too; 0: unknown
-	Away     bool     // set by Release: one in the list was given it
-	short    error    // too few replicas have it
+	More     int64    // set by Release: number of tokens after that one for the heir
+	Heard    int      // set by Release: number of clients that were notified, including this one; 0: unknown
+	Away     bool     // set by Release: a waiter in the waitlist was granted it
+	short    error    // too few replicas have confirmed it
 	Listens  bool     // this client listens on the Redis channel of the lock
-	Alone    bool     // name no key but that of the lock
+	Alone    bool     // name no key except that of the lock
 	Given    bool     // set by Release: the heir has it
-	acked    bool     // replicas are to have it
+	acked    bool     // replicas must confirm it
 }
 
 // A Renewal is one lock of a batch.
@@ -169,7 +175,8 @@ type Renewal struct {
 	Lease  time.Duration
 }
 
-// Prepare fills in what follows from the rest of s. Constructors call it once.
+// Prepare sets the fields of s that follow from the others. Constructors call
+// it once.
 func (e *Engine) Prepare(s *Spec) *Spec {
 	s.engine = e
 	if s.Queue == nil {
@@ -198,7 +205,7 @@ func (e *Engine) Prepare(s *Spec) *Spec {
 	return s
 }
 
-// LockConfig is what the options of one acquire come to.
+// LockConfig is the result of the options of one acquire.
 type LockConfig struct {
 	Lease   time.Duration // 0: renewed by the watchdog
 	Waits   bool          // Wait is set
@@ -209,10 +216,10 @@ type LockConfig struct {
 	// Permanent asks for a lease without end, which only permits have.
 	Permanent bool
 
-	Err error // the first option that made no sense
+	Err error // the first invalid option
 }
 
-// A LockOption changes a LockConfig. It is sealed: only this module makes them.
+// A LockOption changes a LockConfig. Only this module can make one.
 type LockOption interface{ apply(*LockConfig) }
 
 // LockOptionFunc is a LockOption.
@@ -220,10 +227,10 @@ type LockOptionFunc func(*LockConfig)
 
 func (f LockOptionFunc) apply(c *LockConfig) { f(c) }
 
-// plain is what no options come to.
+// plain is the LockConfig without options.
 var plain LockConfig
 
-// NewLockConfig applies opts. What it returns is shared, and never changes.
+// NewLockConfig applies opts. The result may be shared and must not be changed.
 func NewLockConfig[O LockOption](opts []O) *LockConfig {
 	if len(opts) == 0 {
 		return &plain
@@ -238,8 +245,8 @@ func NewLockConfig[O LockOption](opts []O) *LockConfig {
 // MaxLease is the longest lease that is accepted.
 const MaxLease = 10 * 365 * 24 * time.Hour
 
-// CheckLease returns an error that says what is wrong with a lease of something that
-// this process is to believe in, or nil. what names it.
+// CheckLease returns an error that says what is wrong with a lease that this
+// process has to trust, or nil. what names the lease.
 func CheckLease(what string, d time.Duration) error {
 	if d > 0 && d < watchdog.MinLease {
 		return fmt.Errorf("%s of %v: the least is %v, less is over within the margin for clocks", what, d, watchdog.MinLease)
@@ -260,8 +267,8 @@ func CheckTime(what string, d time.Duration) error {
 	return nil
 }
 
-// Within cuts a lease to what is left of c's MaxHold, in whole milliseconds; an error
-// says that this is nothing.
+// Within shortens a lease to what is left of c's MaxHold, in whole
+// milliseconds. It returns an error if nothing is left.
 func (c *LockConfig) Within(lease, left time.Duration) (time.Duration, error) {
 	if lease = min(lease, left).Truncate(time.Millisecond); lease < watchdog.MinLease {
 		return 0, fmt.Errorf("MaxHold of %v leaves nothing to extend", c.MaxHold)
@@ -269,12 +276,11 @@ func (c *LockConfig) Within(lease, left time.Duration) (time.Duration, error) {
 	return lease, nil
 }
 
-// MaxCount is the most that is counted, and that scripts can count: above it Lua's
-// numbers have gaps.
+// MaxCount is the largest count. Above it the numbers of Lua have gaps.
 const MaxCount = 1 << 53
 
-// CheckCount returns an error that says what is wrong with a number of permits, or
-// nil.
+// CheckCount returns an error that says what is wrong with a number of permits,
+// or nil.
 func CheckCount(n, least int64) error {
 	switch {
 	case n < least:
@@ -285,7 +291,7 @@ func CheckCount(n, least int64) error {
 	return nil
 }
 
-// maxLabel is the longest label that is accepted, in bytes.
+// maxLabel is the longest label in bytes.
 const maxLabel = 1024
 
 // check returns an error that says what is wrong with c, or nil.

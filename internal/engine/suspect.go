@@ -9,26 +9,27 @@ import (
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 )
 
-// resubscribed is told when the connection for wake-ups was replaced.
+// resubscribed is called when the connection for wake-ups was replaced.
 func (e *Engine) resubscribed(channels int) {
 	e.watchdog.Recheck()
 	e.cfg.Hooks.resubscribed(channels)
 }
 
 const (
-	// slowAnswer is how long an answer takes in a cluster at least that another
-	// node may have been made the master meanwhile.
+	// slowAnswer is how long a reply must take in a cluster for another node to
+	// have been promoted meanwhile.
 	slowAnswer = time.Second
-	// reloadTime is how long go-redis needs to look at a cluster again.
+	// reloadTime is how long go-redis needs to read the state of a cluster
+	// again.
 	reloadTime = 200 * time.Millisecond
 )
 
-// outdated reports whether a grant asked for at that time may be that of a node
-// that is no master any more: one that was frozen, and has carried out what lay
-// before it when it woke. A ClusterClient still reads the answer, unlike a
-// failover client, which cuts the connection. The caller asks once more then, after
-// the client has looked who is the master now: who has been granted it is granted
-// it again, and that grant is believed.
+// outdated reports whether a grant, requested at asked, may be that of a node
+// that is no longer a master: one that was frozen and has executed its pending
+// requests after it resumed. A ClusterClient still reads that reply, unlike a
+// failover client, which cuts the connection. The caller then asks once more,
+// after the client has read the state of the cluster. A holder that was granted
+// the lock is granted it again, and that grant is trusted.
 func (c *attempt) outdated(asked time.Time) bool {
 	rdb, ok := c.spec.engine.rdb.(*redis.ClusterClient)
 	if !ok || time.Since(asked) < slowAnswer || c.confirming {
@@ -40,15 +41,15 @@ func (c *attempt) outdated(asked time.Time) bool {
 	return true
 }
 
-// lanes returns how the watchdog learns which server has an item; nil where all
-// are on one.
+// lanes returns the function by which the watchdog learns the server of an
+// item, or nil if all are on one.
 func (e *Engine) lanes() func(*watchdog.Item) string {
 	rdb, ok := e.rdb.(*redis.ClusterClient)
 	if !ok {
 		return nil
 	}
-	// What go-redis knows of the cluster will do. Whoever holds something has made
-	// it look there.
+	// The state that go-redis has of the cluster suffices: whoever holds
+	// something has made it read the state.
 	known, cancel := context.WithCancel(context.Background())
 	cancel()
 	return func(it *watchdog.Item) string {

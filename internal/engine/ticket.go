@@ -5,33 +5,33 @@ import (
 	"time"
 )
 
-// A Ticket makes a request that adds or takes harmless to repeat. The script
-// remembers, in a key of ours that expires, the number of the last request that
-// was carried out under the ticket; so it knows one that comes again.
+// A Ticket makes a request that adds or takes something safe to repeat. The
+// script remembers, in a key that expires, the number of the last executed
+// request under the ticket, and so recognizes a repeated one.
 //
-// A client uses its tickets over and over, one request at a time each, so that
-// it has as many of those keys as it has had requests at once.
+// A client reuses its tickets, with one request at a time for each, so there
+// are as many of those keys as it has had requests at once.
 type Ticket struct {
 	ID     string // names the key
-	Number int64  // of the request, growing with each
+	Number int64  // of the request; increases with each
 }
 
-// Remembered is for how long a script remembers a request: longer than anybody
-// may ask again, or undo it.
+// Remembered is how long a script remembers a request: longer than any client
+// repeats or undoes it.
 const Remembered = waiterPatience + 30*time.Second
 
-// tickets are those of a client that are not in use.
+// tickets are the unused tickets of a client.
 type tickets struct {
 	// mu guards the field below.
 	mu   sync.Mutex
 	free []*Ticket
 }
 
-// maxTickets is how many are kept for the next time.
+// maxTickets is how many unused tickets are kept.
 const maxTickets = 1024
 
 // Ticket returns a ticket for one request. PutTicket takes it back when the
-// request is settled: it was answered, and none of its kind is on its way.
+// request is settled: it was answered, and no copy of it is on its way.
 func (e *Engine) Ticket() *Ticket {
 	ts := &e.tickets
 	ts.mu.Lock()

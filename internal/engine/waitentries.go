@@ -10,55 +10,56 @@ import (
 	"github.com/latchkey-go/latchkey/internal/run"
 )
 
-// A waitlist has the entries of this client that may stand in the waitlists in Redis. An
-// entry is known from before the request that puts it in is sent until
-// it is proved gone: Redis has said that it took it out, by a request that was sent when
-// nothing was under way that could put it in. In which order answers come makes no
-// difference to that.
+// A waitlist tracks the entries of this client that may be in the waitlists in
+// Redis. An entry is tracked from before the request that adds it is sent until
+// it is proved to be gone: Redis has replied that it removed the entry, to a
+// request that was sent when no request that could add it was under way. The
+// order of replies makes no difference.
 type waitlist struct {
-	n atomic.Int32 // how many locks have any
+	n atomic.Int32 // number of locks with entries
 
 	// mu guards the fields below.
 	mu    sync.Mutex
 	m     map[string][]*waitEntry // by main key
-	clock uint64                  // grows with each request and each answer
-	room  int                     // how many locks there may be before those are looked for of which nothing stands any more
+	clock uint64                  // increases with each request and each reply
+	room  int                     // number of locks at which useless entries are removed
 }
 
 // A waitEntry is one entry. It belongs to one attempt to acquire.
 type waitEntry struct {
 	entry  string
-	holder string    // the field
-	asks   int       // requests under way that may put it in
-	stands bool      // one of before may have
+	holder string    // the holder's field
+	asks   int       // requests under way that may add it
+	stands bool      // an earlier request may have added it
 	last   uint64    // when the last of them was answered, by the clock of waitlist
-	until  time.Time // when the last one without an answer can be carried out no more
-	dead   time.Time // when Redis has forgotten it, or takes no notice of it
+	until  time.Time // until when a request without a reply may add it
+	dead   time.Time // when Redis has dropped it, or ignores it
 }
 
-// over reports whether nothing of x can matter any more.
+// over reports whether x no longer matters.
 func (x *waitEntry) over(now time.Time) bool { return x.asks == 0 && now.After(x.dead) }
 
-// A waitlistChange is what a request does to a list.
+// A waitlistChange is the effect of a request on a waitlist.
 type waitlistChange struct {
-	key   string   // empty for nothing
-	puts  string   // the entry that comes in; empty for none
-	takes []string // but for that one
-	again bool     // that one may be there already
+	key   string   // empty for no effect
+	puts  string   // the entry that is added; empty for none
+	takes []string // the other entries, which are removed
+	again bool     // the entry that is added may be there already
 	at    uint64
 	began time.Time
 }
 
 const (
-	// mostTaken is how many entries one request takes out.
+	// mostTaken is how many entries one request removes.
 	mostTaken = 32
-	// listedRoom is how many locks are remembered at least before those are looked for
-	// of which nothing stands any more.
+	// listedRoom is the least number of locks before useless entries are
+	// removed.
 	listedRoom = 64
 )
 
-// begin begins a waitlistChange of a holder that puts in an entry, or none. It takes out what
-// is known, or, if of is not empty, what is known of that holder.
+// begin begins a waitlistChange that adds the entry puts of a holder, or none.
+// It removes all known entries, or, if of is not empty, the known entries of
+// that holder.
 func (l *waitlist) begin(key, holder, puts, of string) waitlistChange {
 	if puts == "" && l.n.Load() == 0 {
 		return waitlistChange{}
@@ -92,17 +93,17 @@ func (l *waitlist) begin(key, holder, puts, of string) waitlistChange {
 	return r
 }
 
-// An outcome is what has become of an waitlistChange.
+// An outcome is the result of a waitlistChange.
 type outcome int
 
 const (
-	listSame    outcome = iota // the list is as it was
-	listCleared                // all entries that it had to do with are out
-	listEntered                // the new one is in, the others are out
+	listSame    outcome = iota // the waitlist is unchanged
+	listCleared                // all entries of the change are gone
+	listEntered                // the new entry is there, the others are gone
 	listUnknown                // either, now or until a time
 )
 
-// end ends an waitlistChange. until is for what is unknown.
+// end ends a waitlistChange. until is for an unknown outcome.
 func (l *waitlist) end(r *waitlistChange, o outcome, until time.Time) {
 	if r.key == "" {
 		return
@@ -114,8 +115,8 @@ func (l *waitlist) end(r *waitlistChange, o outcome, until time.Time) {
 	left := l.m[r.key][:0]
 	for _, x := range l.m[r.key] {
 		own := r.puts != "" && x.entry == r.puts
-		// Nothing was under way at the beginning that could put it in again, but for the
-		// waitlistChange itself; nor has been since.
+		// No request was under way at the beginning that could add it again,
+		// except the waitlistChange itself, and none has been since.
 		still := x.last < r.at && !x.until.After(r.began)
 		if own {
 			x.asks--
@@ -144,7 +145,7 @@ func (l *waitlist) end(r *waitlistChange, o outcome, until time.Time) {
 	r.key = ""
 }
 
-// popped notes that Redis has taken out the entry with that nonce, and says so.
+// popped notes that Redis reports the removal of the entry with that nonce.
 func (l *waitlist) popped(key, nonce string) {
 	if l.n.Load() == 0 {
 		return
@@ -156,7 +157,7 @@ func (l *waitlist) popped(key, nonce string) {
 	}))
 }
 
-// has reports whether an entry of a holder may stand in the list.
+// has reports whether an entry of a holder may be in the waitlist.
 func (l *waitlist) has(key, holder string) bool {
 	if l.n.Load() == 0 {
 		return false
@@ -175,7 +176,7 @@ func (l *waitlist) setLocked(key string, all []*waitEntry) {
 	l.n.Store(int32(len(l.m)))
 }
 
-// tidyLocked forgets what stands nowhere any more, once there is much.
+// tidyLocked removes entries that no longer matter, if there are many.
 func (l *waitlist) tidyLocked(now time.Time) {
 	if len(l.m) < max(l.room, listedRoom) {
 		return

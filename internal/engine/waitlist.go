@@ -13,15 +13,15 @@ import (
 	"github.com/latchkey-go/latchkey/pubsub"
 )
 
-// A lock without a queue, too, may be given away as it is given back, so that
-// whoever waits for it in another client need not ask. A client that waits and
-// listens has an entry in a list beside the lock: of the head of its line. The
-// release takes the first entry, makes its holder that of the lock, and says so on
-// a Redis channel of that client alone; nobody hears, and nobody is given it, when
-// the client is gone. Where anybody listens who is not in the list, such as
-// Redisson, the lock is open to all as ever.
+// A release may also grant a lock without a queue to a waiter of another
+// client, so that the waiter need not ask. A client that waits and listens has
+// an entry in a waitlist beside the lock, for the head of its line. The release
+// takes the first entry, makes its holder the holder of the lock, and publishes
+// that on a Redis channel of that client alone. If that client is gone, nobody
+// is granted the lock. If somebody listens who is not in the waitlist, such as
+// Redisson, the lock is left free.
 
-// listKept is for how long Redis keeps such a list. It is renewed with each entry.
+// listKept is how long Redis keeps a waitlist. Each entry renews that.
 const listKept = 15 * time.Second
 
 // ListKept returns listKept in ms.
@@ -29,9 +29,10 @@ func ListKept() int64 { return listKept.Milliseconds() }
 
 func (e *Engine) gives(s *Spec) bool { return e.Gives(s.List) }
 
-// Gives reports whether a lock is given to those in that list of its own, if it has
-// one: where the server knows all who listen. In a cluster they may listen at a
-// replica, or where a slot was before.
+// Gives reports whether releases grant a lock to the waiters in its waitlist,
+// whose key is list, if it has one. They do so only if the server knows all who
+// listen; in a cluster they may listen at a replica or at the earlier node of a
+// slot.
 func (e *Engine) Gives(list string) bool {
 	if list == "" || e.cfg.Open || e.cfg.Acks.On() {
 		return false
@@ -39,8 +40,8 @@ func (e *Engine) Gives(list string) bool {
 	return !e.cluster && e.notifier.Mode() == pubsub.Plain
 }
 
-// waitEntry returns the entry for the list of c's lock, empty if c cannot be given it:
-// a holder that may come more than once could be told of an earlier time.
+// waitEntry returns the waitlist entry for c, or "" if c cannot be granted the
+// lock by a release: a holder that may come again could receive an old message.
 func (c *lockAttempt) waitEntry(lease time.Duration) string {
 	if !c.fresh || !c.renewed() || c.cfg.Label != "" || !c.spec.engine.lines.Listens(c.spec.Line) {
 		return ""
@@ -48,19 +49,20 @@ func (c *lockAttempt) waitEntry(lease time.Duration) string {
 	return c.holding.waitlistEntry(c.spec, lease)
 }
 
-// An ownEntry is a holder's entry for the waitlist and the nonce in it. Who grants it the
-// lock repeats that nonce, which nobody knows but this client and who can read the list. It is
-// good once: not again when it has been heard, nor when it may have been said while this
-// client did not listen.
+// An ownEntry is a holder's waitlist entry and its nonce. A grant message
+// repeats the nonce, which only this client and clients that can read the
+// waitlist know. A nonce is valid once. It is no longer valid after it has been
+// received, or if the message may have been published while this client did not
+// listen.
 type ownEntry struct {
 	entry string
-	nonce string // empty when it is not good any more
-	since uint64 // how many subscribing connections the client had lost
+	nonce string // empty if it is no longer valid
+	since uint64 // how many subscriber connections the client had lost
 }
 
-// waitlistEntry returns the entry for hd: "<holder> <lease, ms> <inbox> <nonce>", and " f" for
-// one who needs a fencing token. As long as its nonce is good that is the same one, which
-// keeps its place.
+// waitlistEntry returns the entry for hd: "<holder> <lease, ms> <inbox>
+// <nonce>", with " f" appended if it needs a fencing token. As long as its
+// nonce is valid, the entry stays the same and keeps its place.
 func (hd *holding) waitlistEntry(s *Spec, lease time.Duration) string {
 	e, o := hd.engine, &hd.ownEntry
 	since := e.notifier.Lost()
@@ -85,8 +87,8 @@ func (hd *holding) waitlistEntry(s *Spec, lease time.Duration) string {
 	return o.entry
 }
 
-// appendNonce appends a nonce for who asks for the lock with that key: "<count>-<tag>". The
-// count makes it another one each time.
+// appendNonce appends a nonce for a request for the lock with that key:
+// "<count>-<tag>". The count makes each nonce different.
 func (e *Engine) appendNonce(b []byte, key string, request []byte, count uint64) []byte {
 	var buf [256]byte
 	h := append(append(append(buf[:0], key...), ' '), request...)
@@ -96,8 +98,8 @@ func (e *Engine) appendNonce(b []byte, key string, request []byte, count uint64)
 	return hex.AppendEncode(b, sum[:16])
 }
 
-// madeNonce reports whether g has a nonce that this client has made for its holder, good or
-// not any more.
+// madeNonce reports whether this client has made the nonce of g for its holder,
+// valid or not.
 func (e *Engine) madeNonce(s *Spec, g grantMessage) bool {
 	number, rest, _ := strings.Cut(g.text, " ")
 	lease, _, _ := strings.Cut(rest, " ")
@@ -110,8 +112,8 @@ func (e *Engine) madeNonce(s *Spec, g grantMessage) bool {
 	return subtle.ConstantTimeCompare(nonce, []byte(g.tag)) == 1
 }
 
-// useNonce reports whether nonce is that of the entry for hd, and good; from then on it
-// is not.
+// useNonce reports whether nonce is the valid nonce of hd's entry. It is not
+// valid any more afterwards.
 func (hd *holding) useNonce(nonce string) bool {
 	since := hd.engine.notifier.Lost()
 	hd.mu.Lock()
@@ -124,7 +126,7 @@ func (hd *holding) useNonce(nonce string) bool {
 	return true
 }
 
-// receiveListed is receive for a lock that is given to those in a list.
+// receiveListed is receive for a lock with a waitlist.
 func (e *Engine) receiveListed(s *Spec, g grantMessage) bool {
 	if !e.gate.Enter() {
 		if !e.madeNonce(s, g) {
@@ -146,7 +148,7 @@ func (e *Engine) receiveListed(s *Spec, g grantMessage) bool {
 	switch {
 	case good && e.acceptAtHead(hd, s, g):
 	case hd != nil && hd.hear():
-		// It is asking, perhaps since before it was given the lock, or has to.
+		// The attempt is asking, perhaps since before the grant, or has to ask.
 		e.lines.Nudge(s.Line)
 	default:
 		e.reject(s, g)
@@ -154,18 +156,18 @@ func (e *Engine) receiveListed(s *Spec, g grantMessage) bool {
 	return true
 }
 
-// acceptAtHead is accept for the attempt of hd, if that is the head of its line yet and does not
-// ask.
+// acceptAtHead is accept for the attempt of hd, if that is still the head of
+// its line and is not asking.
 func (e *Engine) acceptAtHead(hd *holding, s *Spec, g grantMessage) bool {
 	pl, ok := e.lines.ReserveHead(s.Line)
-	if ok && pl.Claim.(*lockAttempt).holding != hd { // it has just left, and gives back what it was given
+	if ok && pl.Claim.(*lockAttempt).holding != hd { // it has just left, and gives back what it was granted
 		pl.Cancel()
 		return false
 	}
 	return ok && e.accept(pl, g)
 }
 
-// joinWaitlist adds to the request of c what it says about the list.
+// joinWaitlist adds the waitlist change to the request of c.
 func (c *lockAttempt) joinWaitlist() waitlistChange {
 	e, s := c.spec.engine, c.spec
 	if c.waiting && c.req.Count == 1 {
@@ -176,12 +178,12 @@ func (c *lockAttempt) joinWaitlist() waitlistChange {
 	return r
 }
 
-// waitlistAfter returns what an answer says of the list.
+// waitlistAfter returns what a reply shows about the waitlist.
 func (c *lockAttempt) waitlistAfter(g Grant, err error) outcome {
 	switch {
 	case err != nil && run.Classify(err) != run.Unknown, err == nil && g.Status == NotHolder:
 		return listSame
-	case err != nil, g.Status == PastDeadline: // it may have been carried out once before, in time
+	case err != nil, g.Status == PastDeadline: // it may have been executed once before, in time
 		return listUnknown
 	case g.Status == Granted:
 		return listCleared
@@ -191,23 +193,23 @@ func (c *lockAttempt) waitlistAfter(g Grant, err error) outcome {
 	return listSame
 }
 
-// listenToBoth listens for wake-ups, and for what this client is given.
+// listenToBoth subscribes to wake-ups and to grants for this client.
 func (e *Engine) listenToBoth(s *Spec) wait.Hints {
 	if !e.gives(s) {
 		return hints{e.notifier.Subscribe(s.Channel)}
 	}
-	// In this order: it can be given the lock once the wake-ups flow.
+	// In this order: a release can grant it the lock once the wake-ups arrive.
 	own, all := e.notifier.SubscribeBoth(s.Channel+":"+e.inbox, func(message string) bool { return e.receive(s, message) }, s.Channel)
 	return bothHints{hints{all}, own}
 }
 
-// bothHints are hints with a second subscription beside them, which gives none.
+// bothHints are hints with a second subscription that gives none.
 type bothHints struct {
 	hints
 	own *pubsub.Subscription
 }
 
-// Given says whether one would hear of what one is given.
+// Given reports whether a grant message would arrive.
 func (h bothHints) Given() bool { return h.Live() && h.own.State() == pubsub.Live }
 
 func (h bothHints) Close() {

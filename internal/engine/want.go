@@ -11,51 +11,52 @@ import (
 	"github.com/latchkey-go/latchkey/internal/wait"
 )
 
-// A Want is something that a caller waits for and that is no lock: permits, the
-// end of a count. It brings the requests; Until brings the patience.
+// A Want is something that a caller waits for and that is not a lock: permits,
+// or the end of a count. It sends the requests; Until decides when.
 type Want interface {
-	// Ask makes one request, which must change nothing when it reaches Redis
-	// after d, and nothing more when it is made again. Answers are Granted,
-	// Refused and PastDeadline.
+	// Ask sends one request. The request must change nothing if it reaches
+	// Redis after d, and nothing more if it is repeated. The status is Granted,
+	// Refused or PastDeadline.
 	Ask(ctx context.Context, opts run.Options, d run.Deadline) (Answer, error)
-	// Got is called when it was granted. An error says that the grant came too late:
-	// ErrLeaseLost that it may be asked for again, which makes the leases begin anew,
-	// a few times, and any other that it must be undone.
+	// Got is called when the Want was granted. It returns an error if the grant
+	// came too late. After ErrLeaseLost the Want may be requested again, a few
+	// times, which starts its leases anew. After any other error it must be
+	// undone.
 	Got() error
-	// Undo takes back what a request without an answer may have been granted. It
-	// answers Granted when there was something, Unchanged when there was nothing
-	// and will be nothing, and NotHolder when there was nothing yet. It is not called
-	// for what only looks.
+	// Undo takes back what a request without a reply may have been granted. It
+	// returns Granted if there was something, Unchanged if there was nothing
+	// and will be nothing, and NotHolder if there was nothing yet. It is not
+	// called if requests change nothing.
 	Undo(ctx context.Context, opts run.Options) (Status, error)
-	// Kept is for how long after its deadline a request may be undone; 0 says
-	// that requests only look, and change nothing.
+	// Kept returns how long after its deadline a request may be undone; 0 means
+	// that requests change nothing.
 	Kept() time.Duration
 }
 
-// A Group is a Want that can ask for others of its kind in the same request.
+// A Group is a Want whose request can include others of its kind.
 type Group interface {
 	Want
-	// AskAll is Ask, and for others after that, in order. served is how many of
-	// others, from the first, were granted.
+	// AskAll is Ask for the Want and for others after it, in order. served is
+	// how many of others, from the first, were granted.
 	AskAll(ctx context.Context, opts run.Options, d run.Deadline, others []Want) (ans Answer, served int, err error)
 }
 
-// A Sweeper is a Want that could be granted once more, when it has been given
-// back, by one of its requests that comes late.
+// A Sweeper is a Want that a late request of its own could be granted again
+// after it has been given back.
 type Sweeper interface {
 	Want
 	// Sweep takes back what was granted after it had been given back.
 	Sweep(ctx context.Context, opts run.Options) error
 }
 
-// A Successor is a Want that goes on where another one of its kind has left, who
-// asked for both.
+// A Successor is a Want that continues after another of its kind, which asked
+// for both, has left.
 type Successor interface {
 	Want
 	Succeeds(before Want)
 }
 
-// A Guest is a Want that wants to know by which other one's question it was granted.
+// A Guest is a Want that learns whose request admitted it.
 type Guest interface {
 	Want
 	Admitted(by Want)
@@ -64,21 +65,21 @@ type Guest interface {
 // A Lessee is a Want that is granted leases, each of which ends by itself.
 type Lessee interface {
 	Want
-	// Leases returns those that it has got.
+	// Leases returns the leases granted so far.
 	Leases() []*Lease
 }
 
-// An Answer is what Redis said to a Want.
+// An Answer is the reply to a Want.
 type Answer struct {
 	Status  Status
-	After   time.Duration // the longest sleep that can be right, of whoever has nothing yet; 0 when unknown
+	After   time.Duration // the longest sleep that can be right for callers that have nothing yet; 0 if unknown
 	Last    bool          // on a grant: nothing is left
-	Earlier bool          // on a grant: only to those who waited at the last question
+	Earlier bool          // on a grant: only for callers that waited at the last request
 }
 
-// Until waits until w is granted. try makes it one attempt, unless cfg says how
-// long to wait. On an error nothing was granted on w's account: what a request
-// may have left in Redis is undone in the background.
+// Until waits until w is granted. try makes it one attempt, unless cfg sets a
+// wait. After an error nothing was granted to w: what a request may have left
+// in Redis is undone in the background.
 func (e *Engine) Until(ctx context.Context, op string, s *Spec, cfg *LockConfig, try bool, w Want) error {
 	if err := e.checkAcquire(ctx, s, cfg); err != nil {
 		return e.Wrap(op, s, err)
@@ -89,7 +90,7 @@ func (e *Engine) Until(ctx context.Context, op string, s *Spec, cfg *LockConfig,
 	defer e.gate.Leave()
 	d := &wantAttempt{attempt: newAttempt(ctx, s, cfg), want: w}
 	var claim wait.Claim = d
-	if _, ok := w.(Group); ok && !e.cfg.Acks.On() { // else each has a WAIT of its own
+	if _, ok := w.(Group); ok && !e.cfg.Acks.On() { // with replicas, each has a WAIT of its own
 		claim = &grouped{d}
 	}
 	d.bounded = try || cfg.Waits
@@ -103,7 +104,7 @@ func (e *Engine) Until(ctx context.Context, op string, s *Spec, cfg *LockConfig,
 			break
 		}
 		d.given = false
-		err = d.run(ctx, claim) // which makes the leases begin anew
+		err = d.run(ctx, claim) // starts the leases anew
 	}
 	if err == nil {
 		e.granted(d, w)
@@ -127,7 +128,8 @@ func (e *Engine) Until(ctx context.Context, op string, s *Spec, cfg *LockConfig,
 	return nil
 }
 
-// sweep has w sweep up, in the background, until its requests can act no more.
+// sweep calls w.Sweep in the background until w's requests can take effect no
+// more.
 func (e *Engine) sweep(w Sweeper, until time.Time) {
 	e.cleanup.Later(func(ctx context.Context) bool {
 		past := time.Now().After(until)
@@ -157,14 +159,14 @@ func (d *wantAttempt) run(ctx context.Context, claim wait.Claim) error {
 	return err
 }
 
-// Succeeds tells the want of d what the one before it has learned.
+// Succeeds passes what the previous head has learned to the want of d.
 func (d *wantAttempt) Succeeds(head wait.Claim) {
 	if s, ok := d.want.(Successor); ok {
 		s.Succeeds(head.(*wantAttempt).want)
 	}
 }
 
-// Admitted tells the want of d by whose question it was granted.
+// Admitted tells the want of d whose request admitted it.
 func (d *wantAttempt) Admitted(by wait.Claim) {
 	if g, ok := d.want.(Guest); ok {
 		g.Admitted(by.(*wantAttempt).want)
@@ -177,11 +179,11 @@ func (d *wantAttempt) Try(ctx context.Context) (wait.Answer, error) {
 	return ans, err
 }
 
-// try asks once, for d and for others, which must be of its kind.
+// try asks once, for d and for others of its kind.
 func (d *wantAttempt) try(ctx context.Context, others []Want) (ans wait.Answer, served int, settled bool, err error) {
 	e, caller := d.spec.engine, ctx
 	if at, ok := d.deadline(); ok {
-		// The wait bounds the request, as the caller's context does.
+		// The wait bounds the request, like the caller's context.
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, at)
 		defer cancel()
@@ -229,8 +231,8 @@ func (d *wantAttempt) try(ctx context.Context, others []Want) (ans wait.Answer, 
 	return wait.Answer{After: got.After}, 0, true, nil
 }
 
-// grouped is a wantAttempt that asks for those behind it too, and for which others
-// may ask.
+// grouped is a wantAttempt whose requests can include those behind it, and that
+// others can include in theirs.
 type grouped struct{ *wantAttempt }
 
 // TryAll asks for g and for others.
@@ -242,56 +244,57 @@ func (g *grouped) TryAll(ctx context.Context, others []wait.Member) (wait.Answer
 	return g.try(ctx, wants)
 }
 
-// Enlist makes g part of somebody else's request: from now on it may have been
+// Enlist includes g in another caller's request: from now on it may have been
 // granted.
 func (g *grouped) Enlist() bool {
 	g.doubt(run.Attempt)
 	return true
 }
 
-// Served says that it was.
+// Served notes that the request granted g.
 func (g *grouped) Served() {
 	g.doubts--
 	g.inDoubt = false
 }
 
-// Refused says that it was not. An earlier request may be on its way yet.
+// Refused notes that the request did not grant g. An earlier request may still
+// be on its way.
 func (g *grouped) Refused() {
 	g.doubts--
 	g.inDoubt = g.doubts > 0
 }
 
-// takeBack undoes what a failed attempt may have been granted, in the background:
-// the caller has gone. "Nothing yet" is no proof before the deadline of the last
-// request has passed.
+// takeBack undoes, in the background, what a failed attempt may have been
+// granted; its caller has gone. A reply of nothing yet proves nothing before
+// the deadline of the last request.
 func (e *Engine) takeBack(d *wantAttempt) {
 	try := func(ctx context.Context) bool { return e.tookBack(ctx, d) }
 	if _, ok := d.want.(Lessee); ok && !d.cfg.Permanent {
-		e.cleanup.Later(try, func() {}) // its undo is not final with the first answer
+		e.cleanup.Later(try, func() {}) // its undo is not final with the first reply
 		return
 	}
 	e.cleanup.LaterSurely(d.spec, try)
 }
 
-// tookBack makes one try and reports whether no more is needed.
+// tookBack makes one try and reports whether no other is needed.
 func (e *Engine) tookBack(ctx context.Context, d *wantAttempt) bool {
 	past := time.Now().After(d.until)
 	v, err := d.want.Undo(run.Within(ctx, returnBound), run.CleanUp)
 	switch {
-	case err != nil: // even one that says "never": the right to it may come back, the permits do not by themselves
+	case err != nil: // even after a permanent error: rights may come back, whereas permits do not by themselves
 		return time.Now().After(d.until.Add(d.want.Kept()))
 	case v == Granted:
 		e.tookBackOne(d.spec)
-		// Of several requests another one may be on its way yet.
+		// Another of its requests may still be on its way.
 		return past || d.doubts == 1
 	}
 	return past || v == Unchanged
 }
 
-// Change runs f, which changes something in Redis for s, until it gets an
-// answer: again after errors that pass. f must do nothing when its request
-// reaches Redis after d, and nothing more when it is made again; it answers PastDeadline
-// in the first case.
+// Change calls f, which sends a request that changes something for s, until it
+// gets a reply. It repeats f after temporary errors. The request must do
+// nothing if it reaches Redis after d, in which case f returns PastDeadline,
+// and nothing more if it is repeated.
 func (e *Engine) Change(ctx context.Context, op string, s *Spec, f func(ctx context.Context, opts run.Options, d run.Deadline) (Status, error)) error {
 	if err := e.checkAcquire(ctx, s, &LockConfig{}); err != nil {
 		return e.Wrap(op, s, err)
@@ -303,8 +306,8 @@ func (e *Engine) Change(ctx context.Context, op string, s *Spec, f func(ctx cont
 	return e.Wrap(op, s, e.change(ctx, e.cfg.AnswerTimeout, func(r *run.Retrier) (Status, error) { return f(ctx, r.Options(), e.deadline(run.Attempt)) }))
 }
 
-// Return is Change for what gives something back: it goes on although ctx is
-// cancelled, for at most the unlock timeout.
+// Return is Change for a request that gives something back: it continues after
+// ctx is cancelled, for at most the unlock timeout.
 func (e *Engine) Return(ctx context.Context, op string, s *Spec, f func(ctx context.Context, opts run.Options, d run.Deadline) (Status, error)) error {
 	if s.err != nil {
 		return e.Wrap(op, s, s.err)
@@ -316,7 +319,8 @@ func (e *Engine) Return(ctx context.Context, op string, s *Spec, f func(ctx cont
 	return e.Wrap(op, s, e.returned(ctx, f))
 }
 
-// returned is Return inside of the gate, and after it is shut.
+// returned is Return for a caller that is counted in at the gate, or after the
+// gate is shut.
 func (e *Engine) returned(ctx context.Context, f func(ctx context.Context, opts run.Options, d run.Deadline) (Status, error)) error {
 	bounded := run.Detached(ctx, e.cfg.UnlockTimeout)
 	var short error
@@ -334,7 +338,7 @@ func (e *Engine) returned(ctx context.Context, f func(ctx context.Context, opts 
 
 func (e *Engine) change(ctx context.Context, patience time.Duration, f func(r *run.Retrier) (Status, error)) error {
 	maybe := false
-	var said error // by the server last
+	var said error // the server's last error reply
 	retry := e.NewRetrier(patience)
 	for {
 		v, err := f(&retry)
@@ -352,7 +356,7 @@ func (e *Engine) change(ctx context.Context, patience time.Duration, f func(r *r
 		}
 		if run.Hopeless(err) || ctx.Err() != nil || errors.Is(err, run.ErrClosed) || retry.After(ctx, err) != nil {
 			if said != nil && !errors.As(err, &reply) {
-				err = run.Both(err, said) // the time that was left was too short for an answer
+				err = run.Both(err, said) // the remaining time was too short for a reply
 			}
 			if maybe {
 				err = inDoubt{err}

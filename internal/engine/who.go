@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// Who says who a holder or waiter is, for people.
+// Who describes a holder or waiter, for people.
 type Who struct {
 	Label string
 	Host  string
 	PID   int
-	Since time.Time // by the server's clock; zero: unknown
+	Since time.Time // by the server's clock; zero if unknown
 }
 
-// thisHost is the name of the machine, in one word.
+// thisHost returns the name of the machine as one word.
 var thisHost = sync.OnceValue(func() string {
 	name, err := os.Hostname()
 	if err != nil {
@@ -27,17 +27,18 @@ var thisHost = sync.OnceValue(func() string {
 	return strings.Join(strings.Fields(name), "_")
 })
 
-// who says who this process is.
+// who describes a holder or waiter of this process.
 func (e *Engine) who(label string, since time.Time) Who {
 	return Who{Label: label, Host: thisHost(), PID: os.Getpid(), Since: e.Clock.At(since)}
 }
 
-// String is what the key of a label has in it: "<since, ms> <pid> <host> <label>".
+// String returns the value of a label's key: "<since, ms> <pid> <host>
+// <label>".
 func (w Who) String() string {
 	return fmt.Sprintf("%d %d %s %s", w.Since.UnixMilli(), w.PID, w.Host, w.Label)
 }
 
-// ParseWho reads what String has made. Anything else is a label and no more.
+// ParseWho parses a value from String. Any other text is only a label.
 func ParseWho(text string) Who {
 	if text == "" {
 		return Who{}
@@ -53,13 +54,13 @@ func ParseWho(text string) Who {
 	return Who{Label: text}
 }
 
-// label returns what a request for one hold more than count has for the key of
-// the label: empty, and so free of charge, where nobody has given one.
+// label returns the value of the label's key for a request for one hold more
+// than count. It is empty, at no cost, if there is no label.
 func (c *lockAttempt) label(count int) string {
 	label := c.cfg.Label
 	var since time.Time
 	if count > 0 {
-		// It says since when the first hold lasts, and lasts as long as the last.
+		// The value has the time of the first hold and the latest label.
 		c.holding.mu.Lock()
 		for i := len(c.holding.holds) - 1; i >= 0; i-- {
 			since = c.holding.holds[i].since

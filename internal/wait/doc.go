@@ -1,11 +1,11 @@
-// Package wait is the one place where callers wait for something in Redis.
+// Package wait is where the callers of a client wait for something in Redis.
 //
-// Waiters for one thing stand in line in memory, first come first served, and
-// only the head of the line asks Redis. A hint (somebody released something)
-// wakes the head; a head that is granted, or gives up, makes way for the next.
-// So any number of waiters costs one subscription and one script call for each
-// release.
+// Waiters for one thing stand in a line in memory, first come first served.
+// Only the head of the line asks Redis. A hint, which says that somebody has
+// released something, wakes the head. When the head is granted the thing, or
+// gives up, the next waiter becomes the head. So any number of waiters costs
+// one subscription, and one script for each release.
 //
-// The package knows nothing of Redis, of Redis channels or of key names: it is
-// handed a Claim to ask with and a way to listen.
+// The package knows nothing of Redis, its channels or its keys. Its callers
+// pass a Claim, which asks, and a function that opens hints.
 package wait

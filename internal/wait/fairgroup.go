@@ -2,25 +2,25 @@ package wait
 
 import "time"
 
-// keepFirst is how many of the first in a group are kept each time. The others
-// have their turns: keepTurns of them each time, or as many as make up all in
-// keepParts times.
+// keepFirst is how many of the first waiters of a group are kept alive each
+// time. The others take turns: keepTurns of them each time, or as many as make
+// up all of them in keepParts times.
 const keepFirst, keepTurns, keepParts = 50, 50, 6
 
-// A fairGroup are those of one client who wait in one queue in Redis, in the order
-// of that queue. The first of them is the only one who can be next, and speaks
-// for all: it listens, asks now and then, and is told whose turn it is. The
+// A fairGroup are the waiters of one client in one queue in Redis, in the order
+// of that queue. Only the first of them can be the next of the queue. It acts
+// for all: it listens, asks now and then, and is notified whose turn it is. The
 // others sleep until they are told.
 type fairGroup struct {
 	first, last *fairWaiter
-	members     map[string]*fairWaiter // by ID; those with the same ID through same
+	members     map[string]*fairWaiter // by ID; waiters with the same ID are linked by same
 	n           int
-	hints       Hints       // nil until somebody has been refused
+	hints       Hints       // nil until a waiter has been refused
 	heard       bool        // the first hint has come
-	deaf        bool        // none will
-	kept        time.Time   // when the group was kept last
-	ends        time.Time   // when to ask since a lease may be over; zero: unknown
-	lastKept    *fairWaiter // the last one who was kept in turn
+	deaf        bool        // no hint will come
+	kept        time.Time   // when the group was last kept alive
+	ends        time.Time   // when to ask because a lease may be over; zero: unknown
+	lastKept    *fairWaiter // the last waiter that was kept alive in its turn
 }
 
 // A fairWaiter is one waiter in a fairGroup.
@@ -30,11 +30,11 @@ type fairWaiter struct {
 	claim      Claim
 	prev, next *fairWaiter
 	same       *fairWaiter
-	ticket     int64         // grows along the queue; 0 while it has no place there
+	ticket     int64         // increases along the queue; 0 without a place there
 	turn       bool          // it has been told to ask
-	missed     bool          // by one who asked because nothing had come
-	reserved   bool          // somebody is about to give it the thing
-	given      chan struct{} // somebody has; closed when the claim knows
+	missed     bool          // it was told by a waiter that asked because no hint had come
+	reserved   bool          // another caller is about to grant it the thing
+	given      chan struct{} // another caller has granted it the thing; closed when the claim knows
 	gone       bool          // no longer in the group
 	wake       chan struct{} // capacity 1: something has changed
 }
@@ -55,7 +55,7 @@ func (ls *Lines) joinGroup(key, id string, c Claim) *fairWaiter {
 	return fw
 }
 
-// insert puts fw behind after, or first when that is nil.
+// insert puts fw behind after, or first if after is nil.
 func (p *fairGroup) insert(fw, after *fairWaiter) {
 	fw.prev, fw.next = after, p.first
 	if after != nil {
@@ -87,19 +87,19 @@ func (p *fairGroup) remove(fw *fairWaiter) {
 	}
 }
 
-// place puts fw where its ticket says.
+// place moves fw to where its ticket belongs.
 func (p *fairGroup) place(fw *fairWaiter, ticket int64) {
 	p.remove(fw)
 	fw.ticket = ticket
-	after := p.last // those without a ticket are the last ones, and few
+	after := p.last // waiters without a ticket are the last, and few
 	for after != nil && (after.ticket == 0 || after.ticket > ticket) {
 		after = after.prev
 	}
 	p.insert(fw, after)
 }
 
-// leaveGroup takes fw out of its group, and reports whether somebody has given it the
-// thing, or may yet.
+// leaveGroup removes fw from its group. It reports whether another caller has
+// granted it the thing, or may still do so.
 func (ls *Lines) leaveGroup(fw *fairWaiter) (given chan struct{}, reserved bool) {
 	ls.mu.Lock()
 	p := fw.group
@@ -133,15 +133,15 @@ func (ls *Lines) leaveGroup(fw *fairWaiter) (given chan struct{}, reserved bool)
 	return given, reserved
 }
 
-// nudge makes the waiter look at what has changed.
+// nudge makes the waiter check what has changed.
 func (fw *fairWaiter) nudge() {
 	select {
 	case fw.wake <- struct{}{}:
-	default: // it will look anyhow
+	default: // it is going to check
 	}
 }
 
-// Tell tells a waiter that it is its turn. It returns false when there is no such
+// Tell tells a waiter that it is its turn. It returns false if there is no such
 // waiter here.
 func (ls *Lines) Tell(key, id string) bool { return ls.tell(key, id, false) }
 
@@ -159,7 +159,7 @@ func (ls *Lines) tell(key, id string, missed bool) bool {
 	return true
 }
 
-// InGroup reports whether somebody waits under that ID.
+// InGroup reports whether a waiter has that ID.
 func (ls *Lines) InGroup(key, id string) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -167,8 +167,8 @@ func (ls *Lines) InGroup(key, id string) bool {
 	return p != nil && p.members[id] != nil
 }
 
-// ReserveFirst returns a reservation for the first of the group for key; false when there is
-// nobody, or somebody else is about to.
+// ReserveFirst returns a reservation for the first waiter of the group for key.
+// It returns false if there is none or it is reserved.
 func (ls *Lines) ReserveFirst(key string) (Reservation, bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -180,8 +180,8 @@ func (ls *Lines) ReserveFirst(key string) (Reservation, bool) {
 	return Reservation{p.first.claim, ls, p.first}, true
 }
 
-// ReserveFor is Reservation for the one who waits under that ID, wherever it is in the
-// group.
+// ReserveFor returns a reservation for the waiter with that ID, wherever it is
+// in the group.
 func (ls *Lines) ReserveFor(key, id string) (Reservation, bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -204,8 +204,8 @@ func (fw *fairWaiter) unknown() {
 	fw.nudge()
 }
 
-// commit leaves fw in its group, from which it takes itself out. The others need not ask
-// before after is over, and then at once.
+// commit leaves fw in its group, which fw leaves by itself. The others need not
+// ask before after is over, and then ask at once.
 func (fw *fairWaiter) commit(ls *Lines, after time.Duration, know func()) bool {
 	ls.mu.Lock()
 	if fw.gone {
@@ -222,9 +222,9 @@ func (fw *fairWaiter) commit(ls *Lines, after time.Duration, know func()) bool {
 	return true
 }
 
-// held notes that somebody has what the group waits for, for so long; 0: unknown. Answers
-// may come in another order than they were given in, so the soonest end that has been
-// heard of counts until it is over: a question too many then.
+// held notes that the group's thing is held for that long; 0: unknown. Replies
+// may arrive in another order than they were sent, so the soonest known end
+// counts until it is over. That costs at most one request too many.
 func (p *fairGroup) held(left time.Duration) {
 	if left <= 0 {
 		return
@@ -235,7 +235,7 @@ func (p *fairGroup) held(left time.Duration) {
 	}
 }
 
-// due returns those who are to be kept now.
+// due returns the waiters to be kept alive now.
 func (p *fairGroup) due() []string {
 	ids := make([]string, 0, min(p.n, keepFirst+keepTurns))
 	add := func(fw *fairWaiter) {
@@ -251,7 +251,7 @@ func (p *fairGroup) due() []string {
 	if fw == nil {
 		return ids
 	}
-	from := fw // the others are those from here on
+	from := fw // the others start here
 	if p.lastKept != nil && p.lastKept.next != nil {
 		fw = p.lastKept.next
 	}

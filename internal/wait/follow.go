@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Follow puts the caller at the end of the line for key, in the place p, if
-// somebody stands there already, and counts it as waiting; it returns false
-// otherwise. The caller goes on with Await, and then with Until, which takes over
-// the place.
+// Follow puts the caller at the end of the line for key, in the place p, and
+// counts it as waiting. It returns false, and does nothing, if nobody stands in
+// that line. After true, the caller calls Await and then Until, which takes
+// over the place.
 func (ls *Lines) Follow(key string, c Claim, p *Place) bool {
 	ls.mu.Lock()
 	l := ls.lines[key]
@@ -24,9 +24,9 @@ func (ls *Lines) Follow(key string, c Claim, p *Place) bool {
 	return true
 }
 
-// Await waits until the caller, who has followed others, has its turn, or ctx or over
-// ends its wait, or the lines have ended. It returns a Policy to be filled in, with what
-// was heard.
+// Await waits until it is the caller's turn after Follow, its wait ends by ctx
+// or over, or the lines end. It returns a Policy that records which, to be
+// completed for Until.
 func (p *Place) Await(ctx context.Context, over <-chan time.Time) *Policy {
 	select {
 	case t := <-p.turn:
@@ -38,18 +38,18 @@ func (p *Place) Await(ctx context.Context, over <-chan time.Time) *Policy {
 	}
 }
 
-// Heard is what one who has followed others has heard in Await.
+// Heard is the result of Await.
 type Heard struct {
 	word word
 	turn turn
 }
 
-// A word is why one who has followed others has woken.
+// A word is why Await returned.
 type word uint8
 
 const (
 	nothing word = iota
 	hasTurn
-	isDone // its context
-	isOver // its bounded wait
+	isDone // its context ended
+	isOver // its bounded wait ended
 )

@@ -1,9 +1,9 @@
 package wait
 
-// Give grants the thing to the head of the line for key, if it waits and does not
-// ask, and if fits says so of its claim. fits must not block. Give is for what
-// anybody may give who has it, and of which the claim need not know more than
-// that it is granted.
+// Give grants the thing to the head of the line for key, if the head is not
+// asking and fits returns true for its claim. fits must not block. Give is for
+// things that any owner may give away, and of which the claim needs to know
+// only that it was granted.
 func (ls *Lines) Give(key string, fits func(Claim) bool) bool {
 	ls.mu.Lock()
 	l := ls.lines[key]

@@ -8,14 +8,14 @@ import (
 
 // Lines are the lines of one client, one for each thing that is waited for.
 type Lines struct {
-	waiting atomic.Int64 // callers in Until that are not being served at once
+	waiting atomic.Int64 // callers that were not served at once
 
 	// mu guards the fields below and every line and group in them.
 	mu     sync.Mutex
 	lines  map[string]*line
 	ended  bool
 	groups map[string]*fairGroup // see queue.go
-	spare  *line                 // one that nobody stands in, to be used again
+	spare  *line                 // an unused line, for reuse
 }
 
 // NewLines returns an empty set of lines.
@@ -30,49 +30,49 @@ func (ls *Lines) Waiting() int { return int(ls.waiting.Load()) }
 type line struct {
 	key        string
 	head, tail *Place
-	joined     uint64    // how many have ever
-	quiet      time.Time // until then the head does not follow hints; see HoldBack
+	joined     uint64    // number of places there have ever been
+	quiet      time.Time // the head follows no hints until then; see HoldBack
 	nudged     bool      // the head asks once more before it sleeps; see Nudge
-	asked      uint64    // of them had when the last question that was refused was asked
-	hints      Hints     // opened by the first head that has to sleep; nil before
+	asked      uint64    // value of joined when the last refused request was sent
+	hints      Hints     // opened by the first head that has to sleep; nil before that
 }
 
-// A Place is one caller's place in a line. Its zero value is of one who stands in
-// none yet; it serves for one wait.
+// A Place is one caller's place in a line. The zero Place is in no line. A
+// Place serves for one wait.
 type Place struct {
 	line       *line
 	claim      Claim
-	number     uint64 // grows from the head to the tail
+	number     uint64 // increases from the head to the tail
 	prev, next *Place
-	turn       chan turn // capacity 1, made only for those who have to wait
+	turn       chan turn // capacity 1; made only for callers that have to wait
 
 	// guarded by Lines.mu
 	gone     bool // no longer in the line
-	left     bool // gone, with nothing
-	asks     bool // it is asking, or is about to
+	left     bool // gone, without having been granted the thing
+	asks     bool // it is asking, or about to
 	reserved bool // see Reservation
 
 	begun   bool // counted as waiting
-	follows bool // by Follow
+	follows bool // joined the line by Follow
 }
 
-// A turn is what the head of a line is told when it becomes the head.
+// A turn is what a place is told when it becomes the head of its line.
 type turn struct {
-	// asleep is set when somebody of this process has just been granted the
-	// thing: there is no use in asking before a hint, or before after is over.
+	// asleep is set if another caller of this process has just been granted the
+	// thing: asking is useless before a hint, or before after is over.
 	after  time.Duration
 	asleep bool
-	// granted is set when the head has been given the thing for this place too;
-	// then the place has left the line.
+	// granted is set if the head has been granted the thing for this place too.
+	// The place has then left the line.
 	granted bool
-	// ended is set when there is no use in waiting any more; see End.
+	// ended is set if waiting is useless; see End.
 	ended bool
-	// disbanded is set when the place is no longer in the line, and has nothing.
+	// disbanded is set if the place has left the line without the thing.
 	disbanded bool
 }
 
-// join puts the caller at the end of the line for key. The caller is the head
-// of the line if the place has no turn to wait for.
+// join puts the caller at the end of the line for key. If the place has no
+// channel turn, the caller is the head.
 func (ls *Lines) join(key string, c Claim, p *Place) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -88,9 +88,10 @@ func (ls *Lines) join(key string, c Claim, p *Place) {
 	l.append(c, p)
 }
 
-// End ends the wait of all who follow others, with Policy.ClosedErr, and from now on
-// nobody follows. Policy.Closed is closed before, so that those who go on by
-// themselves know; one may do without it.
+// End ends the waits of all places that joined by Follow, with
+// Policy.ClosedErr. From now on Follow returns false. Policy.Closed, which
+// other waiters watch, is closed before End is called; lines without followers
+// do not need End.
 func (ls *Lines) End() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -104,14 +105,15 @@ func (ls *Lines) End() {
 	}
 }
 
-// Leave ends the wait of a caller who has followed others, and will not go on to
+// Leave ends the wait of a caller that has called Follow and will not call
 // Until.
 func (ls *Lines) Leave(p *Place) {
 	ls.leave(p, turn{})
 	ls.waiting.Add(-1)
 }
 
-// append puts a claim at the end of l, in the place p. The caller has Lines.mu.
+// append puts a claim at the end of l, in the place p. The caller holds
+// Lines.mu.
 func (l *line) append(c Claim, p *Place) {
 	l.joined++
 	p.line, p.claim, p.number, p.prev = l, c, l.joined, l.tail
@@ -124,9 +126,9 @@ func (l *line) append(c Claim, p *Place) {
 	l.tail = p
 }
 
-// leave takes p out of its line. If p was the head, the next one becomes it and
-// is told t. It returns false, and does nothing, when the place has left
-// already because it was granted the thing.
+// leave removes p from its line. If p was the head, the next place becomes the
+// head and is told t. leave returns false, and does nothing, if the place has
+// left already because it was granted the thing.
 func (ls *Lines) leave(p *Place, t turn) bool {
 	ls.mu.Lock()
 	if p.gone {
@@ -135,7 +137,7 @@ func (ls *Lines) leave(p *Place, t turn) bool {
 	}
 	l := p.line
 	hints := ls.remove(p, t)
-	if l.joined == 1 && l.head == nil { // nobody else has ever known it
+	if l.joined == 1 && l.head == nil { // no other caller has seen it
 		*l = line{}
 		ls.spare = l
 	}
@@ -146,9 +148,9 @@ func (ls *Lines) leave(p *Place, t turn) bool {
 	return true
 }
 
-// remove takes p out of its line. If p was the head, the next one becomes it and
-// is told t. It returns the hints that nobody needs any more, to be closed. The
-// caller has Lines.mu.
+// remove removes p from its line. If p was the head, the next place becomes the
+// head and is told t. remove returns the hints that nobody needs any more, for
+// the caller to close. The caller holds Lines.mu.
 func (ls *Lines) remove(p *Place, t turn) (unused Hints) {
 	l := p.line
 	wasHead := l.head == p
@@ -161,7 +163,7 @@ func (ls *Lines) remove(p *Place, t turn) (unused Hints) {
 		if h, ok := l.head.claim.(Header); ok {
 			h.Heads()
 		}
-		if s, ok := l.head.claim.(Successor); ok && l.head.number <= l.asked { // by p, whose caller this is
+		if s, ok := l.head.claim.(Successor); ok && l.head.number <= l.asked { // l.asked is p's, whose caller this is
 			s.Succeeds(p.claim)
 		}
 		if ls.ended && l.head.follows {
@@ -173,7 +175,7 @@ func (ls *Lines) remove(p *Place, t turn) (unused Hints) {
 	return nil
 }
 
-// stir notes that p, the head, is about to ask. It returns false when p has been
+// stir notes that p, the head, is about to ask. It returns false if p has been
 // granted the thing instead.
 func (ls *Lines) stir(p *Place) bool {
 	ls.mu.Lock()
@@ -182,8 +184,8 @@ func (ls *Lines) stir(p *Place) bool {
 	return !p.gone
 }
 
-// HoldBack has those who stand in the line for key follow no hint for so long, so
-// that others have their turn.
+// HoldBack makes the line for key follow no hints for d, so that other clients
+// have their turn.
 func (ls *Lines) HoldBack(key string, d time.Duration) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -192,7 +194,7 @@ func (ls *Lines) HoldBack(key string, d time.Duration) {
 	}
 }
 
-// heldBack returns for how long p, the head, follows no hint.
+// heldBack returns for how long p, the head, follows no hints.
 func (ls *Lines) heldBack(p *Place) time.Duration {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -202,7 +204,7 @@ func (ls *Lines) heldBack(p *Place) time.Duration {
 	return time.Until(p.line.quiet)
 }
 
-// rest notes that p, the head, has asked and waits.
+// rest notes that p, the head, has asked and now waits.
 func (ls *Lines) rest(p *Place) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -219,8 +221,8 @@ func (ls *Lines) rest(p *Place) {
 	}
 }
 
-// Nudge has the head of the line for key ask, and once more if it is asking. It
-// returns false when there is nobody.
+// Nudge makes the head of the line for key ask, and once more if it is asking
+// now. It returns false if the line is empty.
 func (ls *Lines) Nudge(key string) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -236,7 +238,8 @@ func (ls *Lines) Nudge(key string) bool {
 	return true
 }
 
-// Head returns the claim of the head of the line for key; nil when there is nobody.
+// Head returns the claim of the head of the line for key, or nil if the line is
+// empty.
 func (ls *Lines) Head(key string) Claim {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -246,8 +249,8 @@ func (ls *Lines) Head(key string) Claim {
 	return nil
 }
 
-// Listens reports whether those in the line for key would hear of what they are
-// given.
+// Listens reports whether a grant message for the line for key would be
+// received.
 func (ls *Lines) Listens(key string) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -259,8 +262,8 @@ func (ls *Lines) Listens(key string) bool {
 	return ok && h.Given()
 }
 
-// ReserveHead returns a reservation for the head of the line for key; false when there
-// is nobody, or it is asking, or somebody else has reserved already.
+// ReserveHead returns a reservation for the head of the line for key. It
+// returns false if the line is empty, or if the head is asking or reserved.
 func (ls *Lines) ReserveHead(key string) (Reservation, bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -282,7 +285,8 @@ func (p *Place) cancel() { p.reserved = false }
 
 func (p *Place) unknown() { p.tell(turn{}) }
 
-// commit has p leave its line; the next one need not ask before after is over.
+// commit makes p leave its line. The next place need not ask before after is
+// over.
 func (p *Place) commit(ls *Lines, after time.Duration, know func()) bool {
 	ls.mu.Lock()
 	if p.gone {
@@ -299,8 +303,9 @@ func (p *Place) commit(ls *Lines, after time.Duration, know func()) bool {
 	return true
 }
 
-// tell gives p, which does not ask, a turn in place of one that it has not taken
-// yet. The caller has Lines.mu, unless p, the head until then, has left the line.
+// tell gives p, which is not asking, a turn, in place of an earlier turn that p
+// has not received. The caller holds Lines.mu, unless p was the head and has
+// left the line.
 func (p *Place) tell(t turn) {
 	if p.turn == nil {
 		p.turn = make(chan turn, 1)
@@ -312,7 +317,7 @@ func (p *Place) tell(t turn) {
 	p.turn <- t
 }
 
-// takeOut takes p from the list of places. The caller has Lines.mu.
+// takeOut removes p from the list of places. The caller holds Lines.mu.
 func (l *line) takeOut(p *Place) {
 	p.gone = true
 	if p.prev != nil {
@@ -335,7 +340,7 @@ func (ls *Lines) last(p *Place) uint64 {
 	return p.line.tail.number
 }
 
-// admit grants all places behind p, the head, up to a number.
+// admit grants the thing to all places behind p, the head, up to a number.
 func (ls *Lines) admit(p *Place, upTo uint64) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -348,7 +353,7 @@ func (ls *Lines) admit(p *Place, upTo uint64) {
 	}
 }
 
-// disband sends all who stand behind p, the head, out of the line.
+// disband removes all places behind p, the head, from the line.
 func (ls *Lines) disband(p *Place) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -359,8 +364,8 @@ func (ls *Lines) disband(p *Place) {
 	}
 }
 
-// enlist has those who stand behind p, the head, ask with it: as many as are
-// next to each other and can, up to limit.
+// enlist includes waiters behind p, the head, in its request: consecutive
+// Members that agree, up to limit.
 func (ls *Lines) enlist(p *Place, limit int) (places []*Place, members []Member) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -374,9 +379,9 @@ func (ls *Lines) enlist(p *Place, limit int) (places []*Place, members []Member)
 	return places, members
 }
 
-// dismiss tells those who were enlisted what became of it. The first served of
-// them were granted; settled says that the others were not. Who has left the
-// line meanwhile has gone his own way, and knows that he was enlisted.
+// dismiss tells the enlisted places the result. The first served of them were
+// granted. settled means that the others were not. A place that has left the
+// line meanwhile is not told; its claim knows that it was enlisted.
 func (ls *Lines) dismiss(places []*Place, served int, settled bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -393,8 +398,9 @@ func (ls *Lines) dismiss(places []*Place, served int, settled bool) {
 	}
 }
 
-// listen returns the hints of the line of p, its head, opening them for the first
-// one who sleeps; nil when p has left the line. open must not block.
+// listen returns the hints of the line of p, its head. It calls open for the
+// first head that sleeps; open must not block. It returns nil if p has left the
+// line.
 func (ls *Lines) listen(p *Place, open func() Hints) Hints {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Claims returns the claims of all who wait, or are about to ask: those for one
-// thing in the order in which they are served.
+// Claims returns the claims of all waiters, and of callers about to ask. Those
+// for one thing are in the order in which they are served.
 func (ls *Lines) Claims() []Claim {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

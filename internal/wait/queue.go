@@ -5,31 +5,31 @@ import (
 	"time"
 )
 
-// A Queue is how to wait in a queue that stands in Redis. Its Recheck is how
-// often one of the waiters asks for all, and its Listen opens the hints for all.
+// A Queue sets how to wait in a queue in Redis. Its Recheck is how often one of
+// the waiters asks for all, and its Listen opens the hints for all.
 type Queue struct {
 	Policy
-	// ID is what the queue has for the waiter.
+	// ID is the waiter's entry in the queue.
 	ID string
-	// ListenOwn opens hints for this waiter alone, from those who know nothing of
-	// the common ones.
+	// ListenOwn opens hints for this waiter alone, from publishers that know
+	// nothing of the common ones.
 	ListenOwn func() Hints
-	// Keep says that waiters are alive, and returns those that have no place in
-	// the queue any more.
+	// Keep reports that waiters are alive and returns those that have no place
+	// in the queue any more.
 	Keep func(ctx context.Context, ids []string) (lost []string)
-	// Stray is called with a waiter of this client whose turn it is, and who is
+	// Stray is called with a waiter of this client whose turn it is and that is
 	// not here.
 	Stray func(id string)
 }
 
-// ownAfter is for how long a waiter is the first of its group before it
-// listens by itself as well.
+// ownAfter is how long a waiter is the first of its group before it also opens
+// hints of its own.
 const ownAfter = 20 * time.Millisecond
 
-// UntilTurn is Until for a queue that stands in Redis: everybody asks once, and
-// has a place in it then; after that it asks when it is told that it is its turn:
-// by hints, by the first of its group, or by whoever of its client has given the
-// thing back.
+// UntilTurn is Until for a queue in Redis. Every waiter asks once and then has
+// a place in the queue. After that it asks when it is told that it is its turn:
+// by hints, by the first of its group, or by a caller of its client that has
+// given the thing back.
 func (ls *Lines) UntilTurn(ctx context.Context, key string, c Claim, q *Queue) (err error) {
 	w := &queuer{lines: ls, queue: q, self: ls.joinGroup(key, q.ID, c)}
 	defer func() { // Try may panic
@@ -68,7 +68,7 @@ func (w *queuer) wait(ctx context.Context, c Claim) error {
 	}
 }
 
-// given reports whether somebody has given w the thing.
+// given reports whether another caller has granted w the thing.
 func (w *queuer) given() bool {
 	w.lines.mu.Lock()
 	defer w.lines.mu.Unlock()
@@ -87,8 +87,8 @@ type queuer struct {
 	ownHeard bool          // the first hint of own has come
 	begun    bool          // counted as waiting
 	polled   time.Duration // the last back-off
-	sent     time.Time     // of the last request
-	missed   bool          // it was sent because nothing had come for long
+	sent     time.Time     // when the last request was sent
+	missed   bool          // it was sent because no hint had come for long
 }
 
 func (w *queuer) asks() {
@@ -98,7 +98,7 @@ func (w *queuer) asks() {
 	w.sent = time.Now()
 }
 
-// answered notes what all can learn from an answer.
+// answered notes what a reply shows for the whole group.
 func (w *queuer) answered(ans *Answer) {
 	if ans.Again > 0 {
 		return
@@ -107,7 +107,7 @@ func (w *queuer) answered(ans *Answer) {
 	defer w.lines.mu.Unlock()
 	p := w.self.group
 	if !p.ends.After(w.sent) {
-		p.ends = time.Time{} // this is the question that was due then
+		p.ends = time.Time{} // this request was due then
 	}
 	p.held(ans.After)
 	if ans.Ticket == 0 {
@@ -121,7 +121,7 @@ func (w *queuer) answered(ans *Answer) {
 	}
 }
 
-// keep keeps the group when it is time, if w speaks for it.
+// keep keeps the group alive when it is time, if w is its first.
 func (w *queuer) keep(ctx context.Context) {
 	ls, p := w.lines, w.self.group
 	ls.mu.Lock()
@@ -190,7 +190,7 @@ func (w *queuer) sleep(ctx context.Context, ans Answer) error {
 	}
 }
 
-// hears takes in a hint for the group, and reports whether to ask because of it.
+// hears handles a hint for the group and reports whether to ask because of it.
 func (w *queuer) hears() bool {
 	w.missed = false
 	w.lines.mu.Lock()
@@ -201,7 +201,7 @@ func (w *queuer) hears() bool {
 		return false
 	}
 	if p.first != w.self {
-		// The next one has come to be it while this one was not looking.
+		// Another waiter has become the first while this one was not looking.
 		p.first.turn = true
 		p.first.nudge()
 		return false
@@ -209,7 +209,7 @@ func (w *queuer) hears() bool {
 	return true
 }
 
-// told reports whether somebody has told w to ask.
+// told reports whether w has been told to ask.
 func (w *queuer) told() bool {
 	w.lines.mu.Lock()
 	defer w.lines.mu.Unlock()
@@ -224,12 +224,12 @@ type reason int
 
 const (
 	never     reason = iota
-	toAsk            // it is time to ask, as was foreseen
-	toRecheck        // nothing has come for long
-	toListen         // it is time to listen by oneself
+	toAsk            // the expected time to ask
+	toRecheck        // no hint has come for long
+	toListen         // time to open hints of its own
 )
 
-// A plan is what a sleep waits for, besides what may always come.
+// A plan is what a sleep waits for, besides events that may come at any time.
 type plan struct {
 	at    time.Time
 	why   reason
@@ -242,8 +242,8 @@ func (pl *plan) sooner(at time.Time, why reason) {
 	}
 }
 
-// next plans the sleep; again is when to ask after a failure to ask, else zero.
-// Those who do not speak for the group wait for nothing in particular.
+// next plans the sleep. again is when to ask after a failed request, or zero.
+// Waiters other than the first of the group wait for nothing in particular.
 func (w *queuer) next(again time.Time) (pl plan) {
 	if !again.IsZero() {
 		pl.sooner(again, toAsk)

@@ -7,115 +7,115 @@ import (
 	"time"
 )
 
-// ErrOver is returned by Until when Policy.Over fired.
+// ErrOver is returned by Until if Policy.Over fired.
 var ErrOver = errors.New("wait: time is up")
 
-// ErrInterrupted is returned by Until when Policy.Interrupt fired, or the line has
-// been disbanded: see Policy.Apart.
+// ErrInterrupted is returned by Until if Policy.Interrupt fired or the line was
+// disbanded; see Policy.Apart.
 var ErrInterrupted = errors.New("wait: interrupted")
 
 // A Claim is one caller's attempt to get something.
 type Claim interface {
-	// Try asks once. It undoes by itself whatever an attempt may have left
-	// behind when it returns an error.
+	// Try asks once. If it returns an error, it undoes by itself what the
+	// attempt may have left behind.
 	Try(ctx context.Context) (Answer, error)
 }
 
-// An Answer is what a Claim was told.
+// An Answer is the reply to a Claim.
 type Answer struct {
-	// Granted says that the caller has it.
+	// Granted says that the caller has the thing.
 	Granted bool
-	// After is, on a refusal, the longest sleep that can still be right (what is
-	// left of the present lease), and on a grant the lease given. 0: unknown.
+	// After is, on a refusal, the longest sleep that can be right (the rest of
+	// the present lease), and on a grant the granted lease. It is 0 if unknown.
 	After time.Duration
-	// Last is set on a grant after which nothing is left, so that the next one
-	// need not ask before a hint.
+	// Last is set on a grant after which nothing is left, so that the next
+	// waiter need not ask before a hint.
 	Last bool
-	// Earlier is set, where Policy.Together is, on a grant that is one only to those
-	// who stood in line when the question before this one was asked.
+	// Earlier is set, with Policy.Together, on a grant that counts only for
+	// waiters that stood in line when the previous request was sent.
 	Earlier bool
-	// Again is set on a refusal that says nothing about the thing itself (a
-	// server that is loading, a lost reply): ask again after that long, whatever
+	// Again is set on a refusal that says nothing about the thing itself, such
+	// as a loading server or a lost reply: ask again after that time, whatever
 	// the hints say.
 	Again time.Duration
-	// Ticket is, in a queue that stands in Redis, the number of a new place there;
-	// it grows along the queue. 0: the caller had a place already.
+	// Ticket is, in a queue in Redis, the number of a new place there, which
+	// increases along the queue. It is 0 if the caller had a place already.
 	Ticket int64
 	// Next is, in such a queue, the waiter of this client whose turn it is.
 	Next string
 }
 
-// A Group is a Claim that asks for those behind it in the line as well, which
-// must be Members, so that one question serves many.
+// A Group is a Claim whose request can include waiters behind it in the line,
+// if they are Members, so that one request serves many.
 type Group interface {
 	Claim
-	// TryAll asks once, for itself and then for others, in order. It returns how
-	// many of others were granted: the first served of them. settled says that
-	// the rest of them were not.
+	// TryAll asks once, for the Group and then for others, in order. The first
+	// served of others were granted. settled means that the rest of them were
+	// not.
 	TryAll(ctx context.Context, others []Member) (ans Answer, served int, settled bool, err error)
 }
 
-// A Member is a Claim for which the head of the line may ask. Its methods are
-// called while it stands in line, and never at the same time as Try; they must
-// not block.
+// A Member is a Claim for which the head of the line can ask. Its methods are
+// called while it stands in line, never at the same time as Try, and must not
+// block.
 type Member interface {
 	Claim
-	// Enlist makes it part of a question that is about to be asked, unless it
-	// returns false. Until Served or Refused is called, it may be granted: it is
-	// what a Try is that got no answer.
+	// Enlist includes the Member in a request that is about to be sent, unless
+	// it returns false. Until Served or Refused is called, the Member may be
+	// granted, as after a Try without a reply.
 	Enlist() bool
-	// Served says that it was granted.
+	// Served says that the Member was granted.
 	Served()
-	// Refused says that it was not.
+	// Refused says that the Member was not granted.
 	Refused()
 }
 
-// A Header is a Claim that wants to know when it has come to the head of a line in
-// which it stood behind others. Heads is called before anybody speaks to it there,
-// must not block, and must not call back.
+// A Header is a Claim that is notified when it becomes the head of a line in
+// which it stood behind others. Heads is called before any other call to it as
+// the head. It must not block and must not call back.
 type Header interface {
 	Claim
 	Heads()
 }
 
-// A Successor is a Claim that takes over what the head of the line has learned for
-// it, where Policy.Together is. Succeeds is called when the head has left, with its
-// claim, if the new head stood in line when the last question was asked that was
-// refused; it must not block, and must not call back.
+// A Successor is a Claim that takes over, with Policy.Together, what the
+// previous head has learned for it. Succeeds is called with the claim of a head
+// that has left, if the new head stood in line when the last refused request
+// was sent. It must not block and must not call back.
 type Successor interface {
 	Claim
 	Succeeds(head Claim)
 }
 
-// A Guest is a Claim that wants to know by whose question it was granted, where
-// Policy.Together is. Admitted is called before its wait ends, must not block, and
-// must not call back.
+// A Guest is a Claim that learns, with Policy.Together, whose request admitted
+// it. Admitted is called before its wait ends. It must not block and must not
+// call back.
 type Guest interface {
 	Claim
 	Admitted(by Claim)
 }
 
-// groupSize is for how many others the head of a line asks.
+// groupSize is how many others the head of a line includes in its request.
 const groupSize = 31
 
-// Hints are wake-ups for one thing. A hint may be late, merged with another, or
-// missing.
+// Hints are the wake-ups for one thing. A hint may be late, merged with
+// another, or missing.
 type Hints interface {
-	// C has a hint in it when there was one since the last receive. The first
-	// comes when the hints have begun to flow.
+	// C delivers a hint if there was one since the last receive. The first hint
+	// comes when hints begin to arrive.
 	C() <-chan struct{}
-	// Live says whether hints flow.
+	// Live reports whether hints arrive.
 	Live() bool
-	// Dead says that no hint will ever come, so that one must poll.
+	// Dead reports that no hint will ever come, so that the waiter must poll.
 	Dead() bool
 	// Close ends the hints.
 	Close()
 }
 
-// A Giver is Hints that may come with the thing itself.
+// A Giver is Hints that may also bring a grant.
 type Giver interface {
 	Hints
-	// Given says whether the waiter would hear of it.
+	// Given reports whether the waiter would receive a grant.
 	Given() bool
 }
 
@@ -126,15 +126,16 @@ type Backoff struct {
 	Multiplier float64
 }
 
-// next returns the sleep that follows d; the first follows 0. Up to a quarter
-// is taken off at random so that pollers do not march in step.
+// next returns the sleep after a base of d, and the new base. d is 0 for the
+// first sleep. Up to a quarter is taken off at random, so that pollers do not
+// run in step.
 func (b Backoff) next(d time.Duration) (sleep, base time.Duration) {
 	if d == 0 {
 		d = b.Initial
 	} else if longer := float64(d) * b.Multiplier; longer < float64(b.Max) {
 		d = time.Duration(longer)
 	} else {
-		d = b.Max // also where longer is too much for a Duration
+		d = b.Max // also if longer exceeds a Duration
 	}
 	return jitter(d), d
 }
@@ -144,32 +145,32 @@ func jitter(d time.Duration) time.Duration {
 	return d - time.Duration(rand.Int64N(int64(d/4)+1))
 }
 
-// Events are what the caller of Until wants to know of.
+// Events are notified of events in Until.
 type Events interface {
 	// Slept is called once, before the first sleep.
 	Slept()
-	// Missed is called when a recheck found what a hint should have told.
+	// Missed is called when a recheck found what a hint should have announced.
 	Missed()
 }
 
-// A Policy is how to wait.
+// A Policy sets how to wait.
 type Policy struct {
 	// Listen opens the hints; nil to wait by polling alone.
 	Listen func() Hints
-	// Poll is the back-off between tries when there are no hints.
+	// Poll is the back-off between tries without hints.
 	Poll Backoff
 	// Recheck is the longest sleep, whatever the hints say.
 	Recheck time.Duration
-	// Unconfirmed is the longest sleep while the hints do not flow yet.
+	// Unconfirmed is the longest sleep while hints do not arrive yet.
 	Unconfirmed time.Duration
-	// Exclusive is set when a grant to the head means that the next one cannot
-	// be granted before a hint.
+	// Exclusive is set if, after a grant to the head, the next waiter cannot be
+	// granted before a hint.
 	Exclusive bool
-	// Together is set when a grant to the head is one to everybody who stood in
-	// line when it asked.
+	// Together is set if a grant to the head is a grant to all waiters that
+	// stood in line when it asked.
 	Together bool
-	// Apart is set when after a grant to the head all the others may as well ask at
-	// once: their wait ends with ErrInterrupted then.
+	// Apart is set if, after a grant to the head, all other waiters may ask at
+	// once: their waits then end with ErrInterrupted.
 	Apart bool
 	// Over ends the wait with ErrOver; nil for never.
 	Over <-chan time.Time
@@ -178,29 +179,29 @@ type Policy struct {
 	// Closed ends the wait with ClosedErr.
 	Closed    <-chan struct{}
 	ClosedErr error
-	// Events is told of them; nil for nobody.
+	// Events receives the events; may be nil.
 	Events Events
-	// Reserved is set when the wait has failed and the thing may yet be given to
-	// the waiter: see Reservation.
+	// Reserved is set by a wait that has failed if the waiter may still be
+	// granted the thing; see Reservation.
 	Reserved bool
-	// Place is that of the caller in the line, when it has one already (see Follow),
-	// or one to be used, or nil.
+	// Place is the caller's place in the line if it has one (see Follow), or
+	// memory for one, or nil.
 	Place *Place
-	// Heard is what Place.Await has returned.
+	// Heard is the result of Place.Await.
 	Heard Heard
 }
 
 // slack is added to the rest of a lease before asking again, so that a key that
-// expires with the millisecond is really gone.
+// expires in that millisecond is really gone.
 const slack = 2 * time.Millisecond
 
-// Until stands in line for key and calls c.Try until it is granted, it fails,
-// or the wait ends. On a nil error the claim was granted.
+// Until stands in the line for key and calls c.Try until it is granted, it
+// fails, or the wait ends. If the error is nil, the claim was granted.
 //
-// It asks once before listening, so that what is free costs one round trip and
-// no subscription. Then it listens, asks again once hints flow (a release in
-// between is seen by that), and sleeps until a hint, the end of the present
-// lease, the recheck, or the end of the wait.
+// Until asks once before it listens, so that a free thing costs one round trip
+// and no subscription. Then it listens, and asks again when hints begin to
+// arrive, which detects a release in between. It sleeps until a hint, the end
+// of the present lease, the recheck, or the end of the wait.
 func (ls *Lines) Until(ctx context.Context, key string, c Claim, p *Policy) (err error) {
 	pl := p.Place
 	if pl == nil {
@@ -209,7 +210,7 @@ func (ls *Lines) Until(ctx context.Context, key string, c Claim, p *Policy) (err
 	if pl.line == nil {
 		ls.join(key, c, pl)
 		if p.Together && pl.turn != nil {
-			ls.Nudge(key) // the head may have asked before: what ends from here on is his, too
+			ls.Nudge(key) // the head may have asked before; what ends from now on counts for this caller too
 		}
 	}
 	w := waiter{lines: ls, place: pl, policy: p}
@@ -221,7 +222,7 @@ func (ls *Lines) Until(ctx context.Context, key string, c Claim, p *Policy) (err
 		case err == nil:
 		case left:
 			p.Reserved = ls.isReserved(pl)
-		default: // it was granted in the same moment
+		default: // granted at the same moment
 			w.take()
 			err = nil
 		}
@@ -232,11 +233,11 @@ func (ls *Lines) Until(ctx context.Context, key string, c Claim, p *Policy) (err
 	return err
 }
 
-// errGiven ends a wait whose claim was granted by somebody else.
+// errGiven ends a wait whose claim was granted by another caller.
 var errGiven = errors.New("wait: given")
 
-// wait waits for the turn of w and then asks and sleeps until it is granted, and
-// returns what the next one is told.
+// wait waits for the turn of w, then asks and sleeps until it is granted. It
+// returns what the next waiter is told.
 func (w *waiter) wait(ctx context.Context, c Claim) (next turn, err error) {
 	ls, p := w.lines, w.policy
 	t, err := w.await(ctx)
@@ -256,7 +257,7 @@ func (w *waiter) wait(ctx context.Context, c Claim) (next turn, err error) {
 			if !ls.stir(w.place) {
 				w.take()
 				if !p.Exclusive {
-					ls.Nudge(w.place.line.key) // what has woken w may have told of more than it was given
+					ls.Nudge(w.place.line.key) // the hint that woke w may have announced more than w was granted
 				}
 				return turn{}, errGiven
 			}
@@ -281,7 +282,7 @@ func (w *waiter) wait(ctx context.Context, c Claim) (next turn, err error) {
 	}
 }
 
-// take waits until the claim knows what it was given.
+// take waits until the claim knows what it was granted.
 func (w *waiter) take() {
 	for t := range w.place.turn {
 		if t.granted {
@@ -298,7 +299,7 @@ type waiter struct {
 
 	timer    *time.Timer
 	polled   time.Duration // the last back-off
-	timedOut bool          // the last sleep ended by the recheck, nothing else
+	timedOut bool          // the last sleep ended by the recheck alone
 }
 
 // await waits for the turn of w.
@@ -330,17 +331,18 @@ func (w *waiter) await(ctx context.Context) (turn, error) {
 	}
 }
 
-// ask has the head of the line ask, for itself and for those behind it whom its
-// answer concerns.
+// ask makes the head of the line ask, for itself and for the waiters behind it
+// that share its request.
 func (w *waiter) ask(ctx context.Context, c Claim) (ans Answer, err error) {
 	if w.policy.Together {
-		// Who joins from here on asks for himself: the answer may be older.
+		// A waiter that joins from here on asks by itself, because the reply
+		// may be older.
 		upTo := w.lines.last(w.place)
 		ans, err = c.Try(ctx)
 		switch {
 		case err != nil || ans.Again > 0:
 		case !ans.Granted:
-			w.place.line.asked = upTo // read and written by the head alone
+			w.place.line.asked = upTo // only the head reads and writes it
 		case ans.Earlier:
 			w.lines.admit(w.place, w.place.line.asked)
 		default:
@@ -363,7 +365,7 @@ func (w *waiter) ask(ctx context.Context, c Claim) (ans Answer, err error) {
 // sleep waits until it is time to ask again.
 func (w *waiter) sleep(ctx context.Context, ans Answer) error {
 	if ans.Again == 0 {
-		w.begin() // else nobody was refused: Redis could not be asked
+		w.begin() // otherwise nobody was refused: Redis could not be asked
 	}
 	var hints <-chan struct{}
 	d, recheck := w.length(ans, &hints)
@@ -426,12 +428,12 @@ func (w *waiter) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// length says how long to sleep at most, sets the hints to listen to, and says
-// whether the end of that sleep is a recheck: one that should find nothing. It
-// returns 0 when the claim has been granted meanwhile.
+// length returns the longest sleep, sets the hints to listen to, and reports
+// whether the end of that sleep is a recheck, which should find nothing. It
+// returns 0 if the claim has been granted meanwhile.
 func (w *waiter) length(ans Answer, hints *<-chan struct{}) (d time.Duration, recheck bool) {
 	if ans.Again > 0 {
-		// The refusal was a failure to ask: the hints have nothing to say to it.
+		// Asking has failed, so the hints do not matter.
 		return ans.Again, false
 	}
 	p := w.policy
