@@ -74,9 +74,9 @@ func everyCall(c *latchkey.Client) map[string]func(ctx context.Context) error {
 	}
 }
 
-const long = 30 * time.Second // the answer timeout of calls that do not take as long
+const long = 30 * time.Second // the answer timeout of calls that take less
 
-// Who has never been answered is told of a refusal at once, whatever he calls.
+// A client that was never answered gets a refusal at once, whatever it calls.
 func TestRefusalIsToldAtOnce(t *testing.T) {
 	t.Parallel()
 	gone, gone2, gone3 := nobodyAt(t), nobodyAt(t), nobodyAt(t)
@@ -116,8 +116,7 @@ func TestRefusalIsToldAtOnce(t *testing.T) {
 	})
 }
 
-// A host that is not there, a socket that is not there and a server without TLS are
-// refusals, too.
+// An unknown host, a missing socket and a server without TLS are refusals, too.
 func TestOtherRefusals(t *testing.T) {
 	t.Parallel()
 	secure := redistest.StartTLS(t)
@@ -143,7 +142,7 @@ func TestOtherRefusals(t *testing.T) {
 	}
 }
 
-// A server that has answered may be restarted under a Lock.
+// A server that has answered may restart during a Lock.
 func TestRestartIsOutlived(t *testing.T) {
 	t.Parallel()
 	for _, known := range []string{"to this client", "to another one"} {

@@ -14,7 +14,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
-// forCheck is what Check runs beyond what the primitives do.
+// forCheck are the commands that Check uses and the primitives do not.
 var forCheck = []string{"info", "acl|whoami", "client|info"}
 
 func check(t testing.TB, c *latchkey.Client) latchkey.Report {
@@ -62,7 +62,8 @@ func TestCheckOfAHealthyServer(t *testing.T) {
 	assert.Empty(t, s.Do(t, "KEYS", "*"), "nothing stays behind")
 }
 
-// What takes longer than a command may take on its caller's goroutine is no refusal.
+// A command that takes longer than it may on its caller's goroutine is not a
+// refusal.
 func TestCheckOnASlowServer(t *testing.T) {
 	s := redistest.Start(t, "--appendonly", "yes")
 	s.Allow(t, forCheck...)
@@ -114,7 +115,7 @@ func TestCheckOfReplicas(t *testing.T) {
 	assert.Contains(t, f.Text, "1 replicas")
 }
 
-// A client for a single server that is at a Sentinel's port.
+// The client for a single server is connected to a Sentinel.
 func TestCheckOfASentinel(t *testing.T) {
 	sentinel := redistest.StartSentinel(t, "main", redistest.Start(t))
 	r, err := newClient(t, sentinel.Client(t)).Check(t.Context())

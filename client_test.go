@@ -70,7 +70,7 @@ func TestOptionsThatMakeNoSensePanic(t *testing.T) {
 	}
 }
 
-// TestNewDoesNoIO: nobody listens at that address.
+// TestNewDoesNoIO uses an address at which nobody listens.
 func TestNewDoesNoIO(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer rdb.Close()
@@ -125,8 +125,8 @@ func TestCloseIsIdempotentAndLeavesRedisOpen(t *testing.T) {
 	})
 }
 
-// TestCloseAtASilentServer takes no longer than it says, and says what it could
-// not do.
+// TestCloseAtASilentServer checks that Close takes no longer than documented
+// and reports what it could not do.
 func TestCloseAtASilentServer(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		c := latchkey.New(env.Redis, latchkey.WithUnlockTimeout(time.Second))
@@ -143,7 +143,8 @@ func TestCloseAtASilentServer(t *testing.T) {
 	})
 }
 
-// TestRingIsUnsupported: by every method, and before anything is sent.
+// TestRingIsUnsupported checks that every method returns the error before
+// anything is sent.
 func TestRingIsUnsupported(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": s.Addr}, HeartbeatFrequency: time.Hour})
@@ -191,8 +192,8 @@ func TestAcksThroughAWrapperAreUnsupported(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// TestAutoPipeliners do as a connection: also the one whose Process returns before
-// there is an answer.
+// TestAutoPipeliners uses AutoPipeliners as connections, including one whose
+// Process returns before the reply.
 func TestAutoPipeliners(t *testing.T) {
 	for name, pipeliner := range map[string]func(*redis.Client) (*redis.AutoPipeliner, error){
 		"blocking":     (*redis.Client).AutoPipeline,
@@ -235,7 +236,7 @@ func TestAutoPipeliners(t *testing.T) {
 	}
 }
 
-// TestStatsAndObserverAgree on what happened.
+// TestStatsAndObserverAgree checks that both report the same events.
 func TestStatsAndObserverAgree(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		var mu sync.Mutex
@@ -282,8 +283,8 @@ func TestStatsAndObserverAgree(t *testing.T) {
 	})
 }
 
-// sortedAt puts events[i] and events[j], which may come in either order, in the
-// order "released", "acquired".
+// sortedAt sorts events[i] and events[j], which may come in either order, as
+// "released", "acquired".
 func sortedAt(events []string, i, j int) []string {
 	if j < len(events) && strings.HasPrefix(events[j], "released") {
 		events[i], events[j] = events[j], events[i]
@@ -291,7 +292,7 @@ func sortedAt(events []string, i, j int) []string {
 	return events
 }
 
-// TestLoggerHearsOfFailedRenewals: nobody else is there to tell.
+// TestLoggerHearsOfFailedRenewals: no call could return the error.
 func TestLoggerHearsOfFailedRenewals(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		var log bytes.Buffer

@@ -16,10 +16,10 @@ import (
 
 const modulePath = "github.com/latchkey-go/latchkey"
 
-// importLevels says who may import whom: the code of a package imports only
-// packages of this module that stand on a lower level than its own. "" is the
-// root package. A package that does not exist yet does no harm here; one that
-// exists and is missing fails the test, so that its place is chosen.
+// importLevels defines which packages may import which: the code of a package
+// imports only packages of this module with a lower level. "" is the root
+// package. A package that does not exist yet does no harm here. A package that
+// exists and is missing here fails the test, so that its level is chosen.
 var importLevels = map[string]int{
 	"lua": 0, "internal/names": 0, "internal/lifecycle": 0, "internal/watchdog": 0, "internal/wait": 0,
 	"pubsub": 1, "internal/run": 1,
@@ -31,8 +31,9 @@ var importLevels = map[string]int{
 	"permitsemaphore": 6, "countdownlatch": 6, "multilock": 6,
 }
 
-// testPackages is what users never link into a program of theirs, with all below
-// it. It may import what it likes, and no library package may import it.
+// testPackages are the packages, with all below them, that users never link
+// into a program. They may import any package, and no library package may
+// import them.
 var testPackages = []string{"internal/redistest", "internal/locktest", "latchkeytest", "interop", "tests", "examples"}
 
 func forTests(name string) bool {
@@ -40,8 +41,8 @@ func forTests(name string) bool {
 }
 
 var (
-	// directModules may be imported by library code. The default answer to one
-	// more is no.
+	// directModules may be imported by library code. The default answer to
+	// another one is no.
 	directModules = []string{"github.com/redis/go-redis/v9", "github.com/google/uuid"}
 
 	// indirectModules come with directModules and must not be imported here.
@@ -59,7 +60,7 @@ func TestLibraryImports(t *testing.T) {
 	}
 }
 
-// goPackage is what go list tells of one package.
+// goPackage is go list's description of a package.
 type goPackage struct {
 	ImportPath string
 	Standard   bool
@@ -67,8 +68,8 @@ type goPackage struct {
 	Imports    []string
 }
 
-// listPackages returns the packages of this module and all they import,
-// leaving out what only tests import.
+// listPackages returns the packages of this module and all that they import,
+// except what only tests import.
 func listPackages(t *testing.T) map[string]goPackage {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=ImportPath,Standard,Module,Imports", "./...")
@@ -90,9 +91,9 @@ func listPackages(t *testing.T) map[string]goPackage {
 	}
 }
 
-// noteSourceFiles looks at every Go file below this directory. The go command
-// repeats an old result as long as the files a test looked at are unchanged,
-// and does not see what the test's own go list looks at.
+// noteSourceFiles reads every Go file below this directory. The go command
+// reuses an old result as long as the files that a test has read are unchanged,
+// and does not see what the test's own go list reads.
 func noteSourceFiles(t *testing.T) {
 	t.Helper()
 	err := fs.WalkDir(os.DirFS("."), ".", func(path string, entry fs.DirEntry, err error) error {
@@ -137,8 +138,8 @@ func importFaults(pkgs map[string]goPackage) []string {
 	return faults
 }
 
-// directFault says why a library package on the given level may not import
-// path, or "" when it may.
+// directFault returns why a library package on the given level may not import
+// path, or "" if it may.
 func directFault(pkgs map[string]goPackage, level int, path string) string {
 	name, ours := inModule(path)
 	if ours {
@@ -161,8 +162,8 @@ func directFault(pkgs map[string]goPackage, level int, path string) string {
 	return "which is outside the standard library, this module, go-redis and uuid"
 }
 
-// transitiveFaults reports what the package at root reaches, at any distance,
-// in a module that is not allowed, with the way it gets there.
+// transitiveFaults returns the packages in forbidden modules that root imports,
+// at any distance, and how.
 func transitiveFaults(pkgs map[string]goPackage, root string) []string {
 	var faults []string
 	from := map[string]string{root: ""}

@@ -26,8 +26,8 @@ func (dialHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return next
 }
 
-// Whoever dials, and whether connections have deadlines or not: waiters are woken, and
-// Check says so.
+// Waiters are woken whatever the Dialer, with and without deadlines on
+// connections, and Check reports that.
 func TestWaitersOfOwnDials(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

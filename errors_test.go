@@ -16,7 +16,7 @@ import (
 	"github.com/latchkey-go/latchkey/rlock"
 )
 
-// maybeApplied is what an *Error in err says.
+// maybeApplied returns MaybeApplied of an *Error in err.
 func maybeApplied(t *testing.T, err error) bool {
 	t.Helper()
 	var e *latchkey.Error
@@ -24,7 +24,8 @@ func maybeApplied(t *testing.T, err error) bool {
 	return e.MaybeApplied()
 }
 
-// TestErrorMessages: one line that says what was done to what, and why it failed.
+// TestErrorMessages checks the one line that says what was done to what, and
+// why it failed.
 func TestErrorMessages(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		ctx := t.Context()
@@ -87,7 +88,7 @@ func TestErrorMessages(t *testing.T) {
 	})
 }
 
-// TestErrorFieldsTellWhatFailed: for those who log by field.
+// TestErrorFieldsTellWhatFailed checks the fields, for structured logs.
 func TestErrorFieldsTellWhatFailed(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		c := latchkey.New(env.Redis, latchkey.WithKeyPrefix("app:"))
@@ -103,7 +104,7 @@ func TestErrorFieldsTellWhatFailed(t *testing.T) {
 	})
 }
 
-// TestConditionsAreDistinct: no condition is taken for another.
+// TestConditionsAreDistinct checks that no condition matches another.
 func TestConditionsAreDistinct(t *testing.T) {
 	all := []error{
 		latchkey.ErrNotAcquired, latchkey.ErrNotHeld, latchkey.ErrLeaseLost, latchkey.ErrClosed,
@@ -117,7 +118,8 @@ func TestConditionsAreDistinct(t *testing.T) {
 	}
 }
 
-// TestMaybeApplied follows from whether Redis may have run the script.
+// TestMaybeApplied checks that MaybeApplied follows from whether Redis may have
+// run the script.
 func TestMaybeApplied(t *testing.T) {
 	tests := []struct {
 		rule string

@@ -22,7 +22,7 @@ import (
 // notApproved are packages that panic with GODEBUG=fips140=only.
 var notApproved = []string{"crypto/md5", "crypto/sha1", "crypto/des", "crypto/rc4"}
 
-// TestFIPS runs the library in a process of which FIPS 140 is demanded.
+// TestFIPS runs the library in a process that must comply with FIPS 140.
 func TestFIPS(t *testing.T) {
 	if addr := os.Getenv("FIPS_TEST_REDIS"); addr != "" {
 		require.True(t, fips140.Enforced())

@@ -19,8 +19,8 @@ import (
 	"github.com/latchkey-go/latchkey/semaphore"
 )
 
-// panicsClearly runs a constructor, and reports whether it returned. If it panics,
-// then with a text that begins with the package.
+// panicsClearly runs a constructor and reports whether it returned. If the
+// constructor panics, the text must begin with the package.
 func panicsClearly(t testing.TB, pkg string, f func()) (ok bool) {
 	t.Helper()
 	defer func() {
@@ -113,7 +113,7 @@ func FuzzOptions(f *testing.F) {
 }
 
 // No message, whoever sends it, makes a waiter of any kind believe that it has
-// what somebody else has.
+// what another holder has.
 func FuzzMessages(f *testing.F) {
 	for _, m := range []string{"", "0", "1", "+", "+1 15000", "+2 15000 da39a3ee5e6b4b0d3255bfef95601890afd80709", "\x00", "9223372036854775808"} {
 		f.Add(m, "0")

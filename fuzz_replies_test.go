@@ -23,7 +23,7 @@ import (
 	"github.com/latchkey-go/latchkey/semaphore"
 )
 
-// A liar answers scripts with whatever it is told to.
+// A liar replies to scripts with whatever it is told.
 type liar struct {
 	mu   sync.Mutex
 	data []byte
@@ -79,8 +79,8 @@ var errorTexts = []string{
 	"TRYAGAIN x", "", "CROSSSLOT x", "MASTERDOWN x",
 }
 
-// value takes the next answer from the data: a number, a text, nothing, an error,
-// or an array of such.
+// value makes the next reply from the data: a number, a text, nil, an error, or
+// an array of these.
 func (l *liar) value(depth int) any {
 	b, ok := l.next()
 	if !ok {
@@ -132,8 +132,8 @@ func (l *liar) next() (byte, bool) {
 	return b, true
 }
 
-// calls are one of each that reads an answer. What they return is of no interest
-// but for their errors.
+// calls returns one call for each kind of reply. Only the errors of the calls
+// matter.
 func calls(ctx context.Context, c *latchkey.Client) []func() error {
 	try := []latchkey.LockOption{latchkey.Wait(time.Second), latchkey.Label("l")}
 	all := []func() error{
@@ -230,8 +230,8 @@ func calls(ctx context.Context, c *latchkey.Client) []func() error {
 	})
 }
 
-// Whatever scripts answer, calls come to an end, with an error if it made no
-// sense, and the client can be closed.
+// Whatever scripts reply, calls end, with an error if the reply made no sense,
+// and the client can be closed.
 func FuzzReplies(f *testing.F) {
 	rdb := redis.NewClient(&redis.Options{})
 	f.Cleanup(func() { _ = rdb.Close() })

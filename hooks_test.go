@@ -43,8 +43,8 @@ func (n *scriptsSeen) count(cmds ...redis.Cmder) {
 	}
 }
 
-// Hooks see each script that the servers get: alone and in pipelines, of
-// callers with a context that may end and of others, of one and of a crowd.
+// Hooks see every script that the servers receive, alone or in a pipeline, from
+// callers with and without a context that may end, from one and from many.
 func TestHooksSeeEverything(t *testing.T) {
 	for name, start := range map[string]func(t *testing.T, h redis.Hook) ([]*redistest.Server, redis.UniversalClient){
 		"single": func(t *testing.T, h redis.Hook) ([]*redistest.Server, redis.UniversalClient) {

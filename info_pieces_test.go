@@ -12,8 +12,9 @@ import (
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
-// crowds make, with a script in Redis, what many hold or wait for: of each kind one. They
-// take ARGV[1] to ARGV[2] as the numbers of those who do, and KEYS[1...] as keys.
+// crowds are scripts that create many holders or waiters in Redis, for each
+// kind. They take the range of their numbers as ARGV[1] and ARGV[2], and keys
+// as KEYS[1...].
 var crowds = []struct {
 	kind latchkey.Kind
 	keys []string
@@ -49,7 +50,7 @@ for i = ARGV[1], ARGV[2] do -- the leases of a third end in the same ms
 end`},
 }
 
-// fill has n of them, beginning with 1.
+// fill creates n of them, beginning with 1.
 func fill(t testing.TB, rdb *redis.Client, script string, keys []string, n int) {
 	t.Helper()
 	const batch = 10_000
@@ -58,7 +59,8 @@ func fill(t testing.TB, rdb *redis.Client, script string, keys []string, n int) 
 	}
 }
 
-// all is how many holders and waiters info has, each once and with what belongs to it.
+// all returns how many holders and waiters info has. Each must be there once,
+// and complete.
 func all(t testing.TB, info latchkey.Info) int {
 	t.Helper()
 	seen := make(map[string]bool, len(info.Holders)+len(info.Waiters))
@@ -78,8 +80,8 @@ func all(t testing.TB, info latchkey.Info) int {
 	return len(seen)
 }
 
-// What is long is read in pieces, and shown whole; what is short by one script, and one
-// more for the labels.
+// Long keys are read in pieces and shown whole. Short ones are read by one
+// script, and one more for the labels.
 func TestInfoInPieces(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client(t)
@@ -119,7 +121,7 @@ func TestInfoOfAHundredThousandDoesNotBlockRedis(t *testing.T) {
 	}
 }
 
-// A long hash that is no lock is not read to its end.
+// A long hash that is not a lock is not read to its end.
 func TestInfoOfAForeignHash(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client(t)

@@ -87,8 +87,8 @@ func TestInfoTellsWhoHolds(t *testing.T) {
 	require.Equal(t, h.Token(), info.Token)
 }
 
-// Without a label a holder costs nothing, so others know no more than what Java
-// shows. Its own client knows.
+// Without a label a holder costs nothing, so other clients know no more of it
+// than of Java's holders. Its own client knows it.
 func TestInfoWithoutLabel(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t)
@@ -326,7 +326,7 @@ func TestInfoKinds(t *testing.T) {
 	})
 }
 
-// What others leave in Redis, Java above all, written by hand.
+// Keys that other clients, above all Java, leave in Redis, written by hand.
 func TestInfoOfOthers(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t)
@@ -453,7 +453,8 @@ func TestInfoOfManyHolders(t *testing.T) {
 	require.Len(t, inspect(t, c, "rw").Holders, readers)
 }
 
-// Without the right to ask about Redis channels, all but the listeners is shown.
+// Without the right to ask about Redis channels, Info shows everything except
+// the listeners.
 func TestInfoWithFewRights(t *testing.T) {
 	s := redistest.Start(t)
 	s.Do(t, "ACL", "SETUSER", "viewer", "on", ">pw", "~*", "+@all", "-pubsub")

@@ -18,8 +18,8 @@ import (
 	"github.com/latchkey-go/latchkey/rwlock"
 )
 
-// Labels are as old as the hold, live as long as its lease, and are renewed with
-// it.
+// A label is as old as the hold, lives as long as its lease, and is renewed
+// with it.
 func TestLabelLivesWithTheLease(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 		c, other := newClient(t, b.Redis), newClient(t, b.Client())
@@ -58,8 +58,8 @@ func holderOf(info latchkey.Info, id string) (found latchkey.HolderInfo) {
 	return found
 }
 
-// A label goes with the last hold: where the lock stays closed for HoldAtLeast, and where
-// it was given with a nested hold that nobody knows of.
+// A label is removed with the last hold, even if the lock stays closed for
+// HoldAtLeast, or the label was set by a nested hold that nobody knows of.
 func TestLabelGoesWithTheHold(t *testing.T) {
 	for name, lock := range map[string]func(c *latchkey.Client) latchkey.Locker{
 		"rlock":    func(c *latchkey.Client) latchkey.Locker { return rlock.New(c, "job") },
@@ -103,8 +103,8 @@ func TestLabelGoesWithTheHold(t *testing.T) {
 	}
 }
 
-// So does that of a permit: by whatever way it is given back, and where its label is
-// written yet when its caller gives up.
+// So is the label of a permit, whichever way the permit is given back, and even
+// if the label is still being written when its caller gives up.
 func TestLabelGoesWithThePermit(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 		ctx, conn := t.Context(), b.Client()
@@ -147,7 +147,8 @@ func TestLabelGoesWithThePermit(t *testing.T) {
 	})
 }
 
-// Whichever of a holder's holds is extended, its label lasts as long as the lease.
+// Whichever of a holder's holds is extended, its label lasts as long as the
+// lease.
 func TestLabelOfAnExtendedHold(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -178,8 +179,8 @@ func TestLabelOfAnExtendedHold(t *testing.T) {
 	}
 }
 
-// While a slot moves, a script may name one key only. A hold is not lost because
-// its label has gone ahead.
+// While a slot is being moved, a script may name only one key. A hold is not
+// lost because its label has moved before it.
 func TestLabelOnTheMove(t *testing.T) {
 	cl := redistest.StartCluster(t, 2)
 	rdb := cl.Client(t)
@@ -205,7 +206,7 @@ func TestLabelOnTheMove(t *testing.T) {
 	cl.MoveSlot(t, slot, from, to)
 }
 
-// A permit's label is there for as long as the permit, whoever looks.
+// The label of a permit exists for as long as the permit, for all clients.
 func TestLabelOfAPermit(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 		c, other := newClient(t, b.Redis), newClient(t, b.Client())

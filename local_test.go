@@ -16,7 +16,7 @@ import (
 	"github.com/latchkey-go/latchkey/multilock"
 )
 
-// localTest runs f in fake time, and checks that nothing is left of its locks.
+// localTest runs f in fake time and checks that no local lock is left.
 func localTest(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -96,8 +96,8 @@ func TestLocalWaits(t *testing.T) {
 	})
 }
 
-// Extend goes no further than the longest MaxHold of the holder; none counts when a
-// hold has no bound.
+// Extend goes no further than the longest MaxHold of the holder. There is no
+// limit if one of its holds has no bound.
 func TestLocalExtendNested(t *testing.T) {
 	localTest(t, func(t *testing.T) {
 		ctx := latchkey.WithHolder(t.Context())
@@ -280,7 +280,8 @@ func TestLocalWithoutAName(t *testing.T) {
 	require.Panics(t, func() { latchkey.NewLocal("") })
 }
 
-// Whatever ends a wait or a hold, never are two inside, and nobody is forgotten.
+// Whatever ends a wait or a hold, there are never two holders, and no waiter is
+// forgotten.
 func TestLocalUnderAll(t *testing.T) {
 	localTest(t, func(t *testing.T) {
 		l := latchkey.NewLocal("a")

@@ -21,7 +21,7 @@ import (
 	"github.com/latchkey-go/latchkey/semaphore"
 )
 
-// A book is what an Observer has heard.
+// A book records what an Observer receives.
 type book struct {
 	mu       sync.Mutex
 	begun    map[string]int // holds by kind
@@ -64,15 +64,15 @@ func sum(m map[string]int) (n int) {
 	return n
 }
 
-// balanced says whether every hold that has begun has ended once.
+// balanced reports whether every hold that has begun has ended exactly once.
 func (b *book) balanced() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return sum(b.begun) == sum(b.released)+sum(b.lost)
 }
 
-// For each hold that Acquired tells of there is one Released or one Lost,
-// whatever kind it is of and however it ends.
+// Each hold that Acquired reports is followed by one Released or one Lost, of
+// every kind and however it ends.
 func TestObserverHearsOfEachEndOnce(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 		book := newBook()
@@ -316,7 +316,8 @@ func TestObserverHearsOfTheRest(t *testing.T) {
 	})
 }
 
-// Whoever hears of a loss may ask for the lock: no call of the holder is in the way.
+// The Observer of a loss may acquire the lock: no call of the holder is in the
+// way.
 func TestObserverOfALossMayTakeTheLock(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 		ctx := latchkey.WithHolder(t.Context())

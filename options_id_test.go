@@ -8,7 +8,7 @@ import (
 	"github.com/latchkey-go/latchkey"
 )
 
-// WithID says what an id may have in it.
+// WithID checks the characters of an id.
 func TestIDOption(t *testing.T) {
 	require.PanicsWithValue(t, `latchkey: WithID: the id "worker 1" has ' ' in it: it may have letters, digits, punctuation and symbols, and no spaces`,
 		func() { latchkey.WithID("worker 1") })

@@ -18,12 +18,12 @@ import (
 	"github.com/latchkey-go/latchkey/semaphore"
 )
 
-// twins are two names that have Redisson's side keys and Redis channels in common, and one
-// with the same hash tag.
+// twins are two names that share Redisson's side keys and Redis channels, and
+// one name with the same hash tag.
 var twins = []string{"a", "{a}", "x{a}"}
 
-// An access takes a thing of one kind and name, at once or when it can, and returns what
-// gives it back.
+// An access acquires a thing of one kind and name, at once or when it can, and
+// returns the function that gives it back.
 type access func(ctx context.Context, c *latchkey.Client, name string, opts ...latchkey.LockOption) (func(context.Context) error, error)
 
 // lockAccess returns the accesses to locks.
@@ -41,8 +41,8 @@ func lockAccess(of func(c *latchkey.Client, name string) latchkey.Locker) (take,
 		}
 }
 
-// What is done to one name does not show at another, though Redisson has one Redis channel,
-// and one queue, for "a" and "{a}".
+// Operations on one name do not affect another, although Redisson has one Redis
+// channel, and one queue, for "a" and "{a}".
 func TestTwinNames(t *testing.T) {
 	s := redistest.Start(t)
 	client := func(t *testing.T, opts ...latchkey.Option) *latchkey.Client {

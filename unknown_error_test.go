@@ -20,8 +20,9 @@ import (
 	"github.com/latchkey-go/latchkey/semaphore"
 )
 
-// What a proxy says when it has lost its server tells nothing of the command before: it
-// may have been carried out. An acquire says so, and what it has taken is taken back.
+// An error of a proxy that has lost its server says nothing about the command
+// before: the command may have been executed. An acquire reports that, and what
+// it has taken is taken back.
 func TestErrorOfAProxy(t *testing.T) {
 	type unlocker interface{ Unlock(context.Context) error }
 	undo := func(h unlocker, err error) (func(context.Context) error, error) {

@@ -107,7 +107,7 @@ func TestKeyConflict(t *testing.T) {
 	require.Equal(t, []string{"l"}, rdb.Keys(ctx, "*").Val())
 }
 
-// What is no count is said to be none, at once.
+// A key that is not a count is reported as such, at once.
 func TestNoCount(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
 	l := countdownlatch.New(locktest.NewClient(t, rdb), "l")
@@ -129,7 +129,7 @@ func TestNoCount(t *testing.T) {
 	}
 }
 
-// A count that Java has begun, and that is too large for a script, runs.
+// A count that Java has begun and that is too large for a script still works.
 func TestLargestCount(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
 	l := countdownlatch.New(locktest.NewClient(t, rdb), "l")
@@ -158,8 +158,8 @@ func TestDeleteReleases(t *testing.T) {
 	})
 }
 
-// CL-04: who waited for one count is not held by the next, however soon it is
-// begun; and who waits for the next is not released by the end of the first.
+// CL-04: waiters of one count are not held by the next, however soon it begins.
+// Waiters of the next count are not released by the end of the first.
 func TestNextCount(t *testing.T) {
 	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()
@@ -184,8 +184,8 @@ func TestNextCount(t *testing.T) {
 	})
 }
 
-// One who comes when others wait already, and nobody has looked for a while, is
-// looked for as well: the end of the count that runs is his, too.
+// A waiter that comes while others wait already, and while nobody has asked for
+// some time, is released by the end of the running count too.
 func TestNextCountForOneWhoComesLater(t *testing.T) {
 	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()
@@ -209,8 +209,8 @@ func TestNextCountForOneWhoComesLater(t *testing.T) {
 	})
 }
 
-// So it is when the one who looked for all of them has given up meanwhile; who came
-// after its last look waits for the count that runs.
+// The same if the waiter that asked for all has given up meanwhile. A waiter
+// that came after its last request waits for the running count.
 func TestNextCountBehindOneWhoGaveUp(t *testing.T) {
 	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		l, other := countdownlatch.New(c, "l"), countdownlatch.New(locktest.NewClient(t, env.Client()), "l")
@@ -239,8 +239,9 @@ func TestNextCountBehindOneWhoGaveUp(t *testing.T) {
 	})
 }
 
-// A server whose clock is set back remembers an end of a count that lies ahead: it
-// opens no later one, and the end of that one is seen all the same.
+// A server whose clock is set back remembers an end of a count in the future.
+// It does not release waiters of a later count, and the end of that count is
+// still detected.
 func TestClockSetBack(t *testing.T) {
 	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()
@@ -313,8 +314,8 @@ func TestAwaitSet(t *testing.T) {
 	})
 }
 
-// A count that ends as soon as the waiter has seen its begin was there all the same,
-// though the next one runs when the waiter looks again.
+// A count that ends as soon as AwaitSet has seen its begin is not missed, even
+// if the next count runs when AwaitSet asks again.
 func TestAwaitSetBetweenItsWaits(t *testing.T) {
 	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()
@@ -342,7 +343,8 @@ func TestAwaitSetBetweenItsWaits(t *testing.T) {
 	})
 }
 
-// A message that is lost costs a recheck; pub/sub that breaks down costs nothing.
+// A lost message costs a recheck. A broken connection for wake-ups costs
+// nothing.
 func TestLostMessages(t *testing.T) {
 	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()
@@ -357,7 +359,7 @@ func TestLostMessages(t *testing.T) {
 	})
 }
 
-// Polling works too: SUBSCRIBE may be denied.
+// Polling works too, because SUBSCRIBE may be denied.
 func TestPolling(t *testing.T) {
 	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, _ *latchkey.Client) {
 		l := countdownlatch.New(locktest.NewClient(t, env.Client(), latchkey.WithPubSub(latchkey.Polling)), "l")
@@ -371,7 +373,7 @@ func TestPolling(t *testing.T) {
 	})
 }
 
-// CL-02: a count-down between the look and the subscription is not missed.
+// CL-02: a count-down between the request and the subscription is not missed.
 func TestCountDownAtAnyMoment(t *testing.T) {
 	srv := redistest.Start(t)
 	here, there := locktest.NewClient(t, srv.Client(t)), locktest.NewClient(t, srv.Client(t))
@@ -390,7 +392,8 @@ func TestCountDownAtAnyMoment(t *testing.T) {
 	t.Logf("%d rounds", rounds)
 }
 
-// 5,000 waiters: one subscription, a few commands, all released at once.
+// 5,000 waiters need one subscription and a few commands, and are released at
+// once.
 func TestManyWaiters(t *testing.T) {
 	const waiters = 5000
 	for _, kill := range []bool{false, true} {
@@ -457,7 +460,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// The head of the line gives up: the next one looks.
+// If the head of the line gives up, the next waiter asks.
 func TestCancelledHead(t *testing.T) {
 	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		l := countdownlatch.New(c, "l")

@@ -7,8 +7,9 @@ import (
 	"github.com/latchkey-go/latchkey/lua"
 )
 
-// TestNeverHalfWay: a script that stops half way, because the user may not run one of its
-// commands, neither loses a count nor opens the latch without saying so.
+// TestNeverHalfWay checks that a script that stops in the middle, because the
+// user may not run one of its commands, neither loses a count nor opens the
+// latch without a message.
 func TestNeverHalfWay(t *testing.T) {
 	const look = `return tostring(redis.call('GET', KEYS[1])) .. ' ' .. redis.call('EXISTS', KEYS[#KEYS])`
 	count := func(now int64) []any { return []any{7, keep, now + within, ahead, "ch", "PUBLISH"} }

@@ -20,15 +20,15 @@ import (
 	"github.com/latchkey-go/latchkey/lua"
 )
 
-// What the scripts are told about time: no later than in 5 s, the caller's idea
-// of the server's clock may be off by one, and claims are kept for a minute.
+// The deadlines of the scripts: 5 s from now, and the caller's idea of the
+// server's clock may be wrong by one second. Claims are kept for a minute.
 const (
 	within = 5000
 	ahead  = within + 1000
 	keep   = 60000
 )
 
-// A scripted is a server that scripts run on, with nothing of ours between.
+// A scripted is a server on which scripts run directly, without the library.
 type scripted struct {
 	*testing.T
 	rdb *redis.Client
@@ -41,7 +41,7 @@ func onBoth(t *testing.T, f func(s *scripted)) {
 
 func (s *scripted) now() int64 { return s.rdb.Time(s.Context()).Val().UnixMilli() }
 
-// run runs a script and returns the first integer of its answer.
+// run runs a script and returns the first integer of its reply.
 func (s *scripted) run(script *lua.Script, keys string, args ...any) int64 {
 	s.Helper()
 	all := []any{"EVAL", script.Source, len(strings.Fields(keys))}
@@ -56,7 +56,8 @@ func (s *scripted) run(script *lua.Script, keys string, args ...any) int64 {
 	return v.(int64)
 }
 
-// state is all strings that the server has; those that expire without a value.
+// state returns all strings on the server; those that expire are without a
+// value.
 func (s *scripted) state() string {
 	s.Helper()
 	keys := s.rdb.Keys(s.Context(), "*").Val()
@@ -189,8 +190,8 @@ func must(n int64, err error) int64 {
 	return n
 }
 
-// CL-06: replies are lost and delayed, connections cut; each CountDown counts
-// exactly once.
+// CL-06: replies are lost and delayed, and connections are cut; each CountDown
+// counts exactly once.
 func TestCountsOnce(t *testing.T) {
 	const callers, each = 16, 20
 	srv := redistest.Start(t)
@@ -250,7 +251,7 @@ func TestMemoryLimit(t *testing.T) {
 	require.ErrorContains(t, err, "OOM")
 }
 
-// In a cluster a latch works, also where Java's does not: with a hash tag.
+// In a cluster a latch with a hash tag works too, although Java's does not.
 func TestCluster(t *testing.T) {
 	cl := redistest.StartCluster(t, 3)
 	c := locktest.NewClient(t, cl.Client(t))
@@ -264,8 +265,8 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// A primary that was demoted, and does not know yet what its successor does, answers
-// nobody that there is nothing to count.
+// A primary that was demoted does not reply that there is nothing to count,
+// because it does not know what its successor does.
 func TestReplicaCountsNothing(t *testing.T) {
 	rdb := redistest.StartReplica(t, redistest.Start(t)).Client(t, func(o *redis.Options) { o.MaxRetries = -1 })
 	c := latchkey.New(redistest.User(t, rdb))

@@ -17,7 +17,8 @@ import (
 	"github.com/latchkey-go/latchkey/rwlock"
 )
 
-// TestAllOnTwoServers: both members are held, and both are given back.
+// TestAllOnTwoServers checks that both members are held and both are given
+// back.
 func TestAllOnTwoServers(t *testing.T) {
 	inFleet(t, 2, func(t *testing.T, fl *fleet) {
 		a, b := rlock.New(fl.clients[0], "a"), rlock.New(fl.clients[1], "b")
@@ -42,7 +43,7 @@ func TestAllOnTwoServers(t *testing.T) {
 	})
 }
 
-// TestAllOrNone: a member that is refused leaves nothing of the others.
+// TestAllOrNone checks that a refused member leaves nothing of the others.
 func TestAllOrNone(t *testing.T) {
 	inFleet(t, 2, func(t *testing.T, fl *fleet) {
 		a, b := rlock.New(fl.clients[0], "a"), rlock.New(fl.clients[1], "b")
@@ -61,8 +62,8 @@ func TestAllOrNone(t *testing.T) {
 	})
 }
 
-// TestAllHoldsNothingForLong: while a member is missing the others are free, but
-// for a while that is bounded.
+// TestAllHoldsNothingForLong checks that while a member is missing, the others
+// are held only for a bounded time.
 func TestAllHoldsNothingForLong(t *testing.T) {
 	inFleet(t, 1, func(t *testing.T, fl *fleet) {
 		c := fl.clients[0]
@@ -92,8 +93,8 @@ func TestAllHoldsNothingForLong(t *testing.T) {
 	})
 }
 
-// TestAllDoesNotSpendTheWaitOnTheFirst: a first member that is busy for a part of
-// the wait leaves the rest for the others.
+// TestAllDoesNotSpendTheWaitOnTheFirst checks that a first member that is busy
+// for a part of the wait leaves the rest of the wait for the others.
 func TestAllDoesNotSpendTheWaitOnTheFirst(t *testing.T) {
 	inFleet(t, 1, func(t *testing.T, fl *fleet) {
 		c := fl.clients[0]
@@ -109,8 +110,9 @@ func TestAllDoesNotSpendTheWaitOnTheFirst(t *testing.T) {
 	})
 }
 
-// TestAllLosesWithItsFirstMember: the Context ends, the rest is held until Unlock,
-// and Unlock gives that back and says what was lost.
+// TestAllLosesWithItsFirstMember checks that the Context ends with the first
+// loss, that the other members are held until Unlock, and that Unlock gives
+// them back and reports the loss.
 func TestAllLosesWithItsFirstMember(t *testing.T) {
 	inFleet(t, 3, func(t *testing.T, fl *fleet) {
 		ms := rlocks("m", fl.clients...)
@@ -131,8 +133,8 @@ func TestAllLosesWithItsFirstMember(t *testing.T) {
 	})
 }
 
-// TestAllUnlockFindsALoss: a loss that only Unlock finds is reported, and the
-// others are free.
+// TestAllUnlockFindsALoss checks that a loss that only Unlock finds is
+// reported, and that the other members are free.
 func TestAllUnlockFindsALoss(t *testing.T) {
 	inFleet(t, 2, func(t *testing.T, fl *fleet) {
 		h := locktest.MustLock(t, multilock.New(rlocks("m", fl.clients...)...))
@@ -144,9 +146,9 @@ func TestAllUnlockFindsALoss(t *testing.T) {
 	})
 }
 
-// TestAllRemaining: it is the least of the members'.
-// TestAllUnlockTwiceAtOnce: one of two Unlocks at once gives it back and says so, and the
-// other finds that; not each some of the members, and both that they do not have the rest.
+// TestAllUnlockTwiceAtOnce checks that one of two concurrent Unlocks releases
+// the hold and the other reports that it is not held. They must not release
+// some members each.
 func TestAllUnlockTwiceAtOnce(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		c := newClient(t, env.Client())
@@ -174,8 +176,8 @@ func TestAllRemaining(t *testing.T) {
 	})
 }
 
-// TestAllShortLease: a lease that is shorter than a member is busy is not over
-// when the lock is had.
+// TestAllShortLease has a member that is busy for longer than the lease. The
+// lease is not over when the lock is acquired.
 func TestAllShortLease(t *testing.T) {
 	inFleet(t, 1, func(t *testing.T, fl *fleet) {
 		c := fl.clients[0]
@@ -188,7 +190,8 @@ func TestAllShortLease(t *testing.T) {
 	})
 }
 
-// TestAllClose: the Close of a member's client ends the whole, without a loss.
+// TestAllClose checks that the Close of a member's client ends the whole
+// without a loss.
 func TestAllClose(t *testing.T) {
 	inFleet(t, 2, func(t *testing.T, fl *fleet) {
 		ms := rlocks("m", fl.clients...)
@@ -205,7 +208,7 @@ func TestAllClose(t *testing.T) {
 	})
 }
 
-// TestAllReenters: with the Hold's Context and with a holder.
+// TestAllReenters re-enters with the Hold's Context and with a holder.
 func TestAllReenters(t *testing.T) {
 	inFleet(t, 2, func(t *testing.T, fl *fleet) {
 		a, b := rlock.New(fl.clients[0], "a"), rlock.New(fl.clients[1], "b")
@@ -258,8 +261,8 @@ func TestAllReenters(t *testing.T) {
 	})
 }
 
-// TestAllPartGivenBack: a member that its holder gives back by itself ends the
-// whole; nobody has lost anything.
+// TestAllPartGivenBack checks that a member that its holder releases by itself
+// ends the whole without a loss.
 func TestAllPartGivenBack(t *testing.T) {
 	inFleet(t, 2, func(t *testing.T, fl *fleet) {
 		a, b := rlock.New(fl.clients[0], "a"), rlock.New(fl.clients[1], "b")
@@ -273,7 +276,8 @@ func TestAllPartGivenBack(t *testing.T) {
 	})
 }
 
-// TestAllNonReentrantMember: the error of a member that will never be had ends it.
+// TestAllNonReentrantMember checks that the error of a member that can never be
+// acquired ends the acquire.
 func TestAllNonReentrantMember(t *testing.T) {
 	inFleet(t, 2, func(t *testing.T, fl *fleet) {
 		a, b := rlock.New(fl.clients[0], "a"), rlock.New(fl.clients[1], "b", rlock.NonReentrant())
@@ -297,7 +301,8 @@ func TestAllNonReentrantMember(t *testing.T) {
 	})
 }
 
-// TestAllBothHalves: both halves of a read-write lock have one holder.
+// TestAllBothHalves checks that both halves of a read-write lock have one
+// holder.
 func TestAllBothHalves(t *testing.T) {
 	inFleet(t, 1, func(t *testing.T, fl *fleet) {
 		rw := rwlock.New(fl.clients[0], "rw")
@@ -308,7 +313,8 @@ func TestAllBothHalves(t *testing.T) {
 	})
 }
 
-// TestAllNested: members that are made of locks themselves, whole or by majority.
+// TestAllNested has members that are multi-locks themselves, of all members or
+// of a majority.
 func TestAllNested(t *testing.T) {
 	inFleet(t, 3, func(t *testing.T, fl *fleet) {
 		red := multilock.NewRed(rlocks("r", fl.clients...)...)
@@ -343,7 +349,8 @@ func TestAllNested(t *testing.T) {
 	})
 }
 
-// TestAllHoldAtLeast: what was held stays closed, what was rolled back does not.
+// TestAllHoldAtLeast checks that members that were held stay closed, and that
+// members that were rolled back do not.
 func TestAllHoldAtLeast(t *testing.T) {
 	inFleet(t, 2, func(t *testing.T, fl *fleet) {
 		a, b := rlock.New(fl.clients[0], "a"), rlock.New(fl.clients[1], "b")
@@ -361,7 +368,7 @@ func TestAllHoldAtLeast(t *testing.T) {
 	})
 }
 
-// TestAllToken: the token of the one member that is fenced.
+// TestAllToken checks the token of the only fenced member.
 func TestAllToken(t *testing.T) {
 	inFleet(t, 2, func(t *testing.T, fl *fleet) {
 		a, b := rlock.New(fl.clients[0], "a", rlock.Fenced()), rlock.New(fl.clients[1], "b")
@@ -376,8 +383,8 @@ func TestAllToken(t *testing.T) {
 	})
 }
 
-// TestAllSilentServer: a cancelled call returns at once, whatever a server does,
-// and leaves nothing.
+// TestAllSilentServer checks that a cancelled call returns at once, whatever a
+// server does, and leaves nothing behind.
 func TestAllSilentServer(t *testing.T) {
 	inFleet(t, 3, func(t *testing.T, fl *fleet) {
 		l := multilock.New(rlocks("m", fl.clients...)...)
@@ -396,7 +403,8 @@ func TestAllSilentServer(t *testing.T) {
 	})
 }
 
-// TestAllUnlockSilentServer: Unlock tries every member, and may be called again.
+// TestAllUnlockSilentServer checks that Unlock tries every member and may be
+// called again.
 func TestAllUnlockSilentServer(t *testing.T) {
 	inFleet(t, 2, func(t *testing.T, fl *fleet) {
 		h := locktest.MustLock(t, multilock.New(rlocks("m", fl.clients...)...))
@@ -416,7 +424,7 @@ func TestAllUnlockSilentServer(t *testing.T) {
 	})
 }
 
-// TestAllForeignMember: a Locker of somebody else's is a member like any other.
+// TestAllForeignMember has a Locker of another package as a member.
 func TestAllForeignMember(t *testing.T) {
 	type foreign struct{ latchkey.Locker }
 	inFleet(t, 1, func(t *testing.T, fl *fleet) {
@@ -441,8 +449,8 @@ func (nothing) TryLock(context.Context, ...latchkey.LockOption) (*latchkey.Hold,
 	return nil, errors.New("not reached")
 }
 
-// TestBadArguments: constructors panic, and options that make no sense fail the
-// acquire before anything is sent.
+// TestBadArguments checks that constructors panic, and that invalid options
+// fail the acquire before anything is sent.
 func TestBadArguments(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		c := newClient(t, env.Redis)

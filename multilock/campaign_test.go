@@ -21,8 +21,8 @@ import (
 // empty stays down for longer.
 const campaignLease = 1500 * time.Millisecond
 
-// A campaign is five independent servers, a proxy before each, and what goes
-// wrong with them.
+// A campaign is five independent servers with a proxy in front of each, and
+// their faults.
 type campaign struct {
 	t       *testing.T
 	servers []*redistest.Server
@@ -40,7 +40,7 @@ type campaign struct {
 	starved    atomic.Int64 // times that a majority was down and nobody got in
 }
 
-// What can go wrong with a server.
+// The faults of a server.
 const (
 	killed = iota
 	frozen
@@ -52,9 +52,9 @@ const (
 
 var faultNames = [faultKinds]string{"killed and restarted empty", "frozen", "cut off", "slowed", "connections reset"}
 
-// TestRedCampaign: exclusion over five real servers of which up to two are
-// killed, restarted empty, frozen, cut off or slowed at random, and now and then
-// a third is cut off: 5 minutes in the long form.
+// TestRedCampaign checks exclusion over five real servers. Up to two of them
+// are killed, restarted empty, frozen, cut off or slowed at random, and
+// sometimes a third is cut off. The long form takes 5 minutes.
 func TestRedCampaign(t *testing.T) {
 	d := 6 * time.Second
 	if long() {
@@ -155,8 +155,8 @@ func (c *campaign) worker(ctx context.Context, w int) {
 	}
 }
 
-// section stays for d, or until the hold is not to be believed in any more. Two
-// holds that can be believed in at the same moment are a violation.
+// section stays for d, or until the hold is no longer trusted. Two holds that
+// are trusted at the same moment are a violation.
 func (c *campaign) section(h *latchkey.Hold, d time.Duration) {
 	prev := c.holder.Swap(h)
 	if prev != nil && prev.Remaining() > 0 && h.Remaining() > 0 {
@@ -174,7 +174,7 @@ func (c *campaign) section(h *latchkey.Hold, d time.Duration) {
 	c.holder.CompareAndSwap(h, nil)
 }
 
-// pick takes a server that is well, while no more than most are not.
+// pick returns a server without a fault, as long as no more than most have one.
 func (c *campaign) pick(most int) (int, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -195,7 +195,7 @@ func (c *campaign) well(i int) {
 	delete(c.faulty, i)
 }
 
-// driver makes one thing after the other go wrong.
+// driver causes one fault after another.
 func (c *campaign) driver(ctx context.Context) {
 	for k := rand.IntN(faultKinds); ctx.Err() == nil; k = (k + 1) % faultKinds {
 		i, ok := c.pick(2)
@@ -236,7 +236,7 @@ func (c *campaign) fault(ctx context.Context, i, kind int) {
 	c.faults[kind].Add(1)
 }
 
-// starve cuts off a majority now and then: nobody gets in.
+// starve sometimes cuts off a majority: then nobody gets the lock.
 func (c *campaign) starve(ctx context.Context) {
 	for {
 		if !pass(ctx, 3*time.Second) {
@@ -265,7 +265,7 @@ func (c *campaign) starve(ctx context.Context) {
 	}
 }
 
-// pass lets d pass; false when ctx ended first.
+// pass waits for d. It returns false if ctx is done first.
 func pass(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

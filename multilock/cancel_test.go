@@ -16,9 +16,9 @@ import (
 	"github.com/latchkey-go/latchkey/multilock"
 )
 
-// TestCancelledAtEveryStage: the context of an acquire ends when the k-th script
-// is sent to any of the servers, and that script is run, or run and not answered,
-// or lost. The call returns at once, and nothing is left on any server.
+// TestCancelledAtEveryStage ends the context of an acquire when the k-th script
+// is sent to any of the servers. The script is run, or run and not answered, or
+// lost. The call returns at once, and nothing is left on any server.
 func TestCancelledAtEveryStage(t *testing.T) {
 	kinds := map[string]func(fl *fleet) latchkey.Locker{
 		"all": func(fl *fleet) latchkey.Locker { return multilock.New(rlocks("m", fl.clients...)...) },

@@ -17,8 +17,8 @@ func TestGroupConformance(t *testing.T) {
 	})
 }
 
-// wrapped is a multi-lock of one reentrant lock: what it does must be what the
-// lock itself does.
+// wrapped is a multi-lock of one reentrant lock. It must behave as the lock
+// itself does.
 type wrapped struct {
 	multi
 	inner *rlock.Lock

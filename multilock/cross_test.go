@@ -18,8 +18,8 @@ import (
 	"github.com/latchkey-go/latchkey/rlock"
 )
 
-// TestCrossing: two multi-locks over the same members, given in opposite order,
-// on clients of their own: 10,000 rounds in the long form.
+// TestCrossing has two multi-locks over the same members in opposite order, on
+// clients of their own. The long form has 10,000 rounds.
 func TestCrossing(t *testing.T) {
 	rounds := 500
 	if long() {
@@ -55,8 +55,8 @@ func TestCrossing(t *testing.T) {
 	require.Empty(t, two.Do(t, "KEYS", "*"))
 }
 
-// TestRandomSubsets: many multi-locks of random members, and single locks among
-// them, finish; no member is ever held twice.
+// TestRandomSubsets checks that many multi-locks of random members, and single
+// locks among them, finish, and that no member is held twice.
 func TestRandomSubsets(t *testing.T) {
 	const workers, names = 12, 8
 	rounds := 15

@@ -12,9 +12,9 @@ import (
 	"github.com/latchkey-go/latchkey/multilock"
 )
 
-// A Java waiter asks when the lease it has seen ends, and sets no expiry on a key
-// that has less than 1 ms: what it has got would be gone at once. So the key must
-// not end with the lease.
+// A Java waiter asks when the lease that it has seen ends, and sets no expiry
+// on a key that has less than 1 ms left, so what it acquired would be gone at
+// once. Therefore the key must not end with the lease.
 func TestGroupKeyOutlivesTheLease(t *testing.T) {
 	if math.MaxInt == math.MaxInt32 {
 		return // the server in memory does not work there
@@ -42,7 +42,7 @@ func TestGroupKeyOutlivesTheLease(t *testing.T) {
 	outlives(40 * time.Second)
 }
 
-// The key lasts as long as any value in it, whoever took one last.
+// The key lasts as long as any value in it, whoever acquired one last.
 func TestGroupKeyOutlivesAllLeases(t *testing.T) {
 	g := newRawGroup(t)
 	soon := g.now() + 5000

@@ -25,7 +25,8 @@ import (
 	"github.com/latchkey-go/latchkey/multilock"
 )
 
-// TestGroupSets: sets exclude each other where they meet, and only there.
+// TestGroupSets checks that sets exclude each other if, and only if, they share
+// a value.
 func TestGroupSets(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		a, b := newClient(t, env.Redis), newClient(t, env.Client())
@@ -43,7 +44,8 @@ func TestGroupSets(t *testing.T) {
 	})
 }
 
-// TestGroupWakes: a release wakes those whose sets meet, at once.
+// TestGroupWakes checks that a release at once wakes the waiters whose sets
+// share a value with it.
 func TestGroupWakes(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		a, b := newClient(t, env.Redis), newClient(t, env.Client())
@@ -68,8 +70,8 @@ func TestGroupWakes(t *testing.T) {
 	})
 }
 
-// TestGroupOverlapsByOneHolder: a holder may have sets that share values, and
-// each keeps what it has.
+// TestGroupOverlapsByOneHolder checks that sets of one holder may share values,
+// and that each keeps its own.
 func TestGroupOverlapsByOneHolder(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		c, other := newClient(t, env.Redis), newClient(t, env.Client())
@@ -102,8 +104,8 @@ func TestGroupOverlapsByOneHolder(t *testing.T) {
 	})
 }
 
-// TestGroupLosesWithOneValue: a set of which one value is gone is lost, and Unlock
-// frees the rest.
+// TestGroupLosesWithOneValue checks that a set is lost when one of its values
+// is gone, and that Unlock frees the others.
 func TestGroupLosesWithOneValue(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		c, other := newClient(t, env.Redis), newClient(t, env.Client())
@@ -125,7 +127,8 @@ func TestGroupLosesWithOneValue(t *testing.T) {
 	})
 }
 
-// TestGroupRenewsInBatches: two hundred sets, two scripts each 10 s.
+// TestGroupRenewsInBatches checks that two hundred sets need two scripts every
+// 10 s.
 func TestGroupRenewsInBatches(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		c := newClient(t, env.Redis)
@@ -139,8 +142,8 @@ func TestGroupRenewsInBatches(t *testing.T) {
 	})
 }
 
-// TestGroupRandomSets: a thousand random sets on a real server; no value is ever
-// held twice, and nothing is left.
+// TestGroupRandomSets uses a thousand random sets on a real server: no value is
+// held twice, and nothing is left behind.
 func TestGroupRandomSets(t *testing.T) {
 	const workers, values = 8, 12
 	sets := int32(redistest.Many(1000, 200))
@@ -181,7 +184,7 @@ func TestGroupRandomSets(t *testing.T) {
 
 const killedAddr = "LATCHKEY_KILLED_ADDR" // set in the process that is killed
 
-// killedChild takes and gives back sets until it is killed.
+// killedChild takes and releases sets until it is killed.
 func killedChild(addr string) {
 	c := latchkey.New(redis.NewClient(redistest.AsUser(&redis.Options{Addr: addr})), latchkey.WithWatchdogTimeout(time.Second))
 	fmt.Println("ready")
@@ -199,7 +202,7 @@ func killedChild(addr string) {
 	wg.Wait()
 }
 
-// TestGroupKilled: a process is killed at random moments. What it has then are
+// TestGroupKilled kills a process at random moments. What it holds then are
 // whole sets, and they are free when the lease is over.
 func TestGroupKilled(t *testing.T) {
 	s := redistest.Start(t)

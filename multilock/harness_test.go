@@ -17,7 +17,7 @@ import (
 	"github.com/latchkey-go/latchkey/rlock"
 )
 
-// window is for how long a lease is believed in.
+// window returns how long a lease is trusted.
 func window(lease time.Duration) time.Duration { return lease - lease/100 - 2*time.Millisecond }
 
 // newClient returns a client on a connection of its own.
@@ -74,8 +74,8 @@ func ended(t testing.TB, h *latchkey.Hold, cause error) {
 	require.Equal(t, errors.Is(cause, latchkey.ErrLeaseLost), isClosed, "Lost is closed")
 }
 
-// clean checks that no key is left, once what was under way when its caller gave
-// up has been taken back.
+// clean checks that no key is left after requests of callers that gave up have
+// been undone.
 func clean(t testing.TB, servers ...*redistest.Env) {
 	t.Helper()
 	time.Sleep(3 * time.Second)
@@ -122,7 +122,7 @@ func (fl *fleet) cut(on bool, servers ...int) {
 	}
 }
 
-// holding returns on how many servers a key exists.
+// holding returns the number of servers on which a key exists.
 func (fl *fleet) holding(key string) int {
 	n := 0
 	for _, e := range fl.envs {

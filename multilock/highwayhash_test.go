@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHighwayHash: the hashes of [], [0], [0, 1], … that the authors of
+// TestHighwayHash checks the hashes of [], [0], [0, 1], … that the authors of
 // HighwayHash have published.
 func TestHighwayHash(t *testing.T) {
 	key := [4]uint64{0x0706050403020100, 0x0F0E0D0C0B0A0908, 0x1716151413121110, 0x1F1E1D1C1B1A1918}

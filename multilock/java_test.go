@@ -15,9 +15,9 @@ import (
 	"github.com/latchkey-go/latchkey/multilock"
 )
 
-// A java is a thread of a Redisson client, as others see it in Redis: what its
-// scripts do was written down from their description, and it knows nothing of our
-// keys, our scripts or the server's clock.
+// A java is a thread of a Redisson client as others see it in Redis. What its
+// scripts do was written down from their description. It knows nothing of
+// latchkey's keys and scripts or of the server's clock.
 type java struct {
 	rdb    *redis.Client
 	group  string
@@ -68,7 +68,8 @@ if removed == #ARGV - 3 then return 1 end
 return 0
 `)
 
-// take makes one attempt; 0 is success, else how long the others have it yet.
+// take makes one attempt. It returns 0 on success, and otherwise how long
+// others still hold the values.
 func (j *java) take(t testing.TB, lease time.Duration) time.Duration {
 	t.Helper()
 	args := append([]any{time.Now().UnixMilli(), lease.Milliseconds(), j.owner}, j.hashes...)
@@ -80,7 +81,7 @@ func (j *java) take(t testing.TB, lease time.Duration) time.Duration {
 	return time.Duration(left) * time.Millisecond
 }
 
-// give gives it back, and reports whether it had it.
+// give releases the values and reports whether they were held.
 func (j *java) give(t testing.TB) bool {
 	t.Helper()
 	args := append([]any{time.Now().UnixMilli(), j.owner, "redisson_lock__channel:{" + j.group + "}"}, j.hashes...)
@@ -92,8 +93,8 @@ func (j *java) give(t testing.TB) bool {
 	return true
 }
 
-// The values Jack_001 and Mary_002 as Redisson shows them with StringCodec. They
-// were computed by another implementation of HighwayHash.
+// The values Jack_001 and Mary_002 as Redisson shows them with StringCodec,
+// computed by another implementation of HighwayHash.
 const (
 	hashJack = "7pNoDdizVy2xY792MaFv+w"
 	hashMary = "kIX2DFOX4IWct7G7K6tV9A"
@@ -101,7 +102,7 @@ const (
 
 const javaOwner = "7e0f3d5c-1a55-4f1e-9d6a-2f0c6f0b9a11:1"
 
-// TestGroupBytes: a held group as it stands in Redis.
+// TestGroupBytes checks a held group in Redis.
 func TestGroupBytes(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t)
@@ -126,7 +127,7 @@ func TestGroupBytes(t *testing.T) {
 	require.Empty(t, s.Do(t, "KEYS", "*"))
 }
 
-// TestGroupJava: Java and we refuse each other, and wake each other.
+// TestGroupJava checks that Java and Go refuse and wake each other.
 func TestGroupJava(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t)

@@ -16,5 +16,5 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, redistest.LeakOptions()...)
 }
 
-// long reports whether the long forms of the tests are wanted.
+// long reports whether to run the long forms of the tests.
 func long() bool { return os.Getenv("LATCHKEY_LONG") != "" }

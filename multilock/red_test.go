@@ -31,7 +31,8 @@ func (fl *fleet) another(t testing.TB, opts ...latchkey.Option) *multilock.Lock 
 	return multilock.NewRed(rlocks("r", fl.more(t, opts...)...)...)
 }
 
-// TestRedExcludes: one at a time, all members are taken and given back.
+// TestRedExcludes checks that there is one holder at a time, and that all
+// members are taken and given back.
 func TestRedExcludes(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
 		other := fl.another(t)
@@ -53,7 +54,7 @@ func TestRedExcludes(t *testing.T) {
 	})
 }
 
-// TestRedWaiterGetsIn: soon after the lock is free.
+// TestRedWaiterGetsIn checks that a waiter gets the lock soon after it is free.
 func TestRedWaiterGetsIn(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
 		h := locktest.MustLock(t, l)
@@ -74,7 +75,7 @@ func TestRedWaiterGetsIn(t *testing.T) {
 	})
 }
 
-// TestRedValidity: lease − time taken − drift.
+// TestRedValidity checks the validity: lease − elapsed time − drift.
 func TestRedValidity(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
 		const lease, way = time.Second, 20 * time.Millisecond
@@ -97,7 +98,7 @@ func TestRedValidity(t *testing.T) {
 	})
 }
 
-// far lets each answer of some servers take so long, on the connections there are.
+// far delays each reply of some servers by way, on the present connections.
 func (fl *fleet) far(way time.Duration, servers ...int) {
 	for _, i := range servers {
 		for _, p := range fl.envs[i].Links() {
@@ -106,9 +107,9 @@ func (fl *fleet) far(way time.Duration, servers ...int) {
 	}
 }
 
-// TestRedFarServers: a majority that is further away than most are is given more
-// time, round by round, and no more than it needs when it is near again. Whoever
-// makes the same lock anew need not find that out again.
+// TestRedFarServers checks that a distant majority gets more time from round to
+// round, and no more than it needs when it is near again. Another Lock of the
+// same members need not learn that again.
 func TestRedFarServers(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
 		const way = 120 * time.Millisecond
@@ -141,7 +142,7 @@ func TestRedFarServers(t *testing.T) {
 	})
 }
 
-// TestRedSilentMajority: the time that one member has does not grow beyond bounds.
+// TestRedSilentMajority checks that the time of one member is bounded.
 func TestRedSilentMajority(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
 		locktest.MustUnlock(t, locktest.MustLock(t, l))
@@ -163,7 +164,8 @@ func TestRedSilentMajority(t *testing.T) {
 	})
 }
 
-// TestRedFarMinority: who is further away than the majority joins the hold later.
+// TestRedFarMinority checks that a member that is further away than the
+// majority joins the hold later.
 func TestRedFarMinority(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
 		locktest.MustUnlock(t, locktest.MustLock(t, l))
@@ -177,8 +179,8 @@ func TestRedFarMinority(t *testing.T) {
 	})
 }
 
-// TestRedExtendWithinMaxHold: members that were granted later do not make it last longer
-// than the majority that made it.
+// TestRedExtendWithinMaxHold checks that members that were granted later do not
+// make the hold last longer than the majority that made it.
 func TestRedExtendWithinMaxHold(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
 		locktest.MustUnlock(t, locktest.MustLock(t, l))
@@ -199,7 +201,8 @@ func TestRedExtendWithinMaxHold(t *testing.T) {
 	})
 }
 
-// TestRedSpentLease: answers that come when the lease is all but over are no lock.
+// TestRedSpentLease checks that grants whose leases are almost over do not make
+// a lock.
 func TestRedSpentLease(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
 		locktest.MustUnlock(t, locktest.MustLock(t, l))
@@ -217,8 +220,8 @@ func TestRedSpentLease(t *testing.T) {
 	})
 }
 
-// TestRedSecondUnlock: it is refused at once, although a minority has not answered the
-// first one, which has given back what it takes.
+// TestRedSecondUnlock checks that a second Unlock is refused at once, although
+// a minority has not answered the first one, which has released enough members.
 func TestRedSecondUnlock(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
 		h := locktest.MustLock(t, l)
@@ -235,7 +238,8 @@ func TestRedSecondUnlock(t *testing.T) {
 	})
 }
 
-// TestRedMinorityDown: two silent servers of five cost nothing; three end it.
+// TestRedMinorityDown checks that two silent servers of five cost nothing, and
+// that three prevent the lock.
 func TestRedMinorityDown(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
 		fl.cut(true, 1, 3)
@@ -269,8 +273,9 @@ func TestRedMinorityDown(t *testing.T) {
 	})
 }
 
-// TestRedRenewalCountsAMajority: a hold outlives a minority, and is lost with the
-// majority, before the first lease on a server ends.
+// TestRedRenewalCountsAMajority checks that a hold outlives the loss of a
+// minority. It is lost with the majority, before the first lease on a server
+// ends.
 func TestRedRenewalCountsAMajority(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
 		h := locktest.MustLock(t, l)
@@ -293,7 +298,7 @@ func TestRedRenewalCountsAMajority(t *testing.T) {
 	})
 }
 
-// TestRedRepairs: a member that was missing, or is lost, is taken again.
+// TestRedRepairs checks that a missing or lost member is taken again.
 func TestRedRepairs(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
 		fl.cut(true, 3, 4)
@@ -316,8 +321,8 @@ func TestRedRepairs(t *testing.T) {
 	})
 }
 
-// TestRedWipedMajority: three of five forget at once; the holder hears of it with
-// the next renewal.
+// TestRedWipedMajority makes three of five servers lose their data at once. The
+// holder learns of it with the next renewal.
 func TestRedWipedMajority(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
 		h := locktest.MustLock(t, l)
@@ -333,7 +338,8 @@ func TestRedWipedMajority(t *testing.T) {
 	})
 }
 
-// TestRedUnlockFindsALoss: of a majority it is a loss, of a minority it is not.
+// TestRedUnlockFindsALoss checks that the loss of a majority is reported, and
+// that of a minority is not.
 func TestRedUnlockFindsALoss(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
 		for n := range 6 {
@@ -354,8 +360,8 @@ func TestRedUnlockFindsALoss(t *testing.T) {
 	})
 }
 
-// TestRedUnlockSilentMinority: what has become silent since adds no more than the
-// bound of a try.
+// TestRedUnlockSilentMinority checks that servers that have become silent add
+// no more than the bound of one try.
 func TestRedUnlockSilentMinority(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
 		h := locktest.MustLock(t, l)
@@ -381,7 +387,8 @@ func TestRedUnlockSilentMinority(t *testing.T) {
 	})
 }
 
-// TestRedClockJump: the clocks of a minority jump forward, by more than the lease.
+// TestRedClockJump makes the clocks of a minority jump forward by more than the
+// lease.
 func TestRedClockJump(t *testing.T) {
 	for first := range redistest.Many(5, 2) {
 		inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
@@ -402,7 +409,8 @@ func TestRedClockJump(t *testing.T) {
 	}
 }
 
-// TestRedReenters: with the Hold's Context and with a holder, late members too.
+// TestRedReenters re-enters with the Hold's Context and with a holder, on late
+// members too.
 func TestRedReenters(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
 		h := locktest.MustLock(t, l)
@@ -434,7 +442,8 @@ func TestRedReenters(t *testing.T) {
 	})
 }
 
-// TestRedCancel: a call returns when its context ends, and leaves nothing.
+// TestRedCancel checks that a call returns when its context ends, and leaves
+// nothing behind.
 func TestRedCancel(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
 		h := locktest.MustLock(t, l)
@@ -459,8 +468,8 @@ func TestRedCancel(t *testing.T) {
 	})
 }
 
-// TestRedClose: clients that are closed end the whole when a majority is; nothing
-// was lost.
+// TestRedClose checks that closed clients end the whole when they are a
+// majority, without a loss.
 func TestRedClose(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
 		h := locktest.MustLock(t, l)
@@ -478,8 +487,9 @@ func TestRedClose(t *testing.T) {
 	})
 }
 
-// TestRedCloseWhileOthersWait: those who stand in line with one client go on with the
-// members of others as long as they are a majority, and fail then.
+// TestRedCloseWhileOthersWait checks that waiters in the line of a closed
+// client continue with the members of the other clients as long as those are a
+// majority, and then fail.
 func TestRedCloseWhileOthersWait(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
 		busy := locktest.MustLock(t, fl.another(t))
@@ -517,7 +527,8 @@ func TestRedCloseWhileOthersWait(t *testing.T) {
 	})
 }
 
-// TestRedManyWaiters: several compete, nobody overlaps, everybody gets in.
+// TestRedManyWaiters checks that several waiters all get the lock, one at a
+// time.
 func TestRedManyWaiters(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
 		inside := 0
@@ -544,7 +555,7 @@ func TestRedManyWaiters(t *testing.T) {
 	})
 }
 
-// TestRedAsync: a Hold that nobody receives is taken back.
+// TestRedAsync checks that a Hold that nobody receives is taken back.
 func TestRedAsync(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -564,7 +575,7 @@ func TestRedAsync(t *testing.T) {
 	})
 }
 
-// TestRedHoldAtLeast: it stays closed on every server.
+// TestRedHoldAtLeast checks that the lock stays closed on every server.
 func TestRedHoldAtLeast(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
 		h := locktest.MustLock(t, l, latchkey.HoldAtLeast(time.Minute))

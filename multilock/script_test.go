@@ -15,7 +15,7 @@ import (
 	"github.com/latchkey-go/latchkey/multilock"
 )
 
-// A rawGroup runs the scripts by hand on a real server.
+// A rawGroup runs the scripts directly on a real server.
 type rawGroup struct {
 	t   *testing.T
 	s   *redistest.Server
@@ -35,7 +35,7 @@ func (g *rawGroup) now() int64 {
 	return at.UnixMilli()
 }
 
-// run runs a script and returns its verdict, the first number of the answer.
+// run runs a script and returns its result, whose first number is the status.
 func (g *rawGroup) run(s *lua.Script, keys []string, args ...any) []int64 {
 	g.t.Helper()
 	out, err := redistest.UserOnAny(g.t, g.rdb).Eval(g.t.Context(), s.Source, keys, args...).Int64Slice()
@@ -61,7 +61,7 @@ func (g *rawGroup) counts(value, holder string) string {
 	return g.rdb.HGet(g.t.Context(), "g", value+":"+holder+":lock_count").Val()
 }
 
-// TestScriptsReplay: each run twice does what it does once.
+// TestScriptsReplay checks that a script that runs twice takes effect once.
 func TestScriptsReplay(t *testing.T) {
 	g := newRawGroup(t)
 	soon := g.now() + 5000
@@ -81,8 +81,8 @@ func TestScriptsReplay(t *testing.T) {
 	require.Empty(t, g.s.Do(t, "KEYS", "*"))
 }
 
-// TestScriptsRefuse: what comes late, from a clock too far off, from others, or
-// builds on what is lost, changes nothing.
+// TestScriptsRefuse checks that a request that is late, uses a wrong clock,
+// belongs to another holder, or builds on a lost hold changes nothing.
 func TestScriptsRefuse(t *testing.T) {
 	g := newRawGroup(t)
 	now := g.now()
@@ -100,8 +100,8 @@ func TestScriptsRefuse(t *testing.T) {
 	require.Equal(t, was, g.rdb.HGetAll(t.Context(), "g").Val())
 }
 
-// TestScriptsLease: re-entry never shortens it, and it is in the fields as in the
-// key.
+// TestScriptsLease checks that a re-entry never shortens the lease, and that
+// the fields and the key have the same lease.
 func TestScriptsLease(t *testing.T) {
 	g := newRawGroup(t)
 	soon := g.now() + 5000
@@ -130,7 +130,8 @@ func TestScriptsLease(t *testing.T) {
 	require.Equal(t, int64(3), g.rdb.HLen(t.Context(), "g").Val(), "the fields of the dead are gone")
 }
 
-// TestScriptsAtMemoryLimit: an acquire is refused, renewals and releases work.
+// TestScriptsAtMemoryLimit checks that an acquire is refused, and that renewals
+// and releases work.
 func TestScriptsAtMemoryLimit(t *testing.T) {
 	g := newRawGroup(t)
 	c := newClient(t, g.rdb, latchkey.WithWatchdogTimeout(600*time.Millisecond))
@@ -153,9 +154,9 @@ func TestScriptsAtMemoryLimit(t *testing.T) {
 	redistest.Until(t, "the rest to lapse", func() bool { return len(g.s.Do(t, "KEYS", "*")) == 0 })
 }
 
-// What holders that died have left for values that nobody wants is removed by those who
-// take other values: the group does not grow without bound. Who is alive, or was a minute
-// ago, stays.
+// Fields that dead holders have left for values that nobody wants are removed
+// by holders of other values, so the group does not grow without bound. Fields
+// of a holder that is alive, or was a minute ago, stay.
 func TestGroupLosesWhatTheDeadHaveLeft(t *testing.T) {
 	g := newRawGroup(t)
 	const put = `for i = 1, 200 do

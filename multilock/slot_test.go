@@ -13,9 +13,9 @@ import (
 	"github.com/latchkey-go/latchkey/multilock"
 )
 
-// While a slot is on the move, the key of a group cannot be asked for any more once the
-// last value has been given back: the others of the set have been taken away before, and
-// who waits is told all the same.
+// While a slot is being moved, the key of a group is unavailable after its last
+// value has been released. The other values of the set have been removed
+// before, and waiters are still notified.
 func TestGroupUnlockWhileTheSlotMoves(t *testing.T) {
 	cl := redistest.StartCluster(t, 2)
 	slot := cl.Slot(t, "g")

@@ -12,8 +12,8 @@ import (
 	"github.com/latchkey-go/latchkey/permitsemaphore"
 )
 
-// Permits whose lease is over are reclaimed in pieces, each once, so that no script keeps
-// Redis busy: also where all leases end in the same millisecond.
+// Permits whose lease is over are reclaimed in pieces, each once, so that no
+// script keeps Redis busy, even if all leases end in the same millisecond.
 func TestExpiredPermitsInPieces(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client(t)

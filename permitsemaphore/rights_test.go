@@ -14,9 +14,8 @@ import (
 	"github.com/latchkey-go/latchkey/permitsemaphore"
 )
 
-// TestRightsTakenAway: a user who loses the right to one of the commands while permits
-// lapse, are asked for and given back, loses no permit by it. The fault campaign found
-// scripts that stopped half way.
+// TestRightsTakenAway takes away the right to one of the commands while permits
+// expire, are requested and given back. No permit is lost.
 func TestRightsTakenAway(t *testing.T) {
 	for _, right := range []string{"incrby", "zadd", "zrem"} {
 		t.Run(right, func(t *testing.T) {
@@ -51,8 +50,8 @@ func TestRightsTakenAway(t *testing.T) {
 	}
 }
 
-// TestNeverHalfWay: the same for each script that changes more than one thing, wherever it
-// stops. Two permits are out, and a third one has lapsed.
+// TestNeverHalfWay is the same for each script that changes more than one
+// thing, wherever it stops. Two permits are out, and a third has expired.
 func TestNeverHalfWay(t *testing.T) {
 	const look = `
 		local n, out = tonumber(redis.call('GET', KEYS[1]) or 0), {}

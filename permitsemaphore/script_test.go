@@ -18,8 +18,8 @@ import (
 	"github.com/latchkey-go/latchkey/permitsemaphore"
 )
 
-// What the scripts are told about time: no later than in 5 s, the caller's idea
-// of the server's clock may be off by one, and claims are kept for a minute.
+// The deadlines of the scripts: 5 s from now, and the caller's idea of the
+// server's clock may be wrong by one second. Claims are kept for a minute.
 const (
 	within = 5000
 	ahead  = within + 1000
@@ -29,7 +29,7 @@ const (
 // never is the end of a permanent lease.
 const never int64 = 922337203685477
 
-// A scripted is a server that scripts run on, with nothing of ours between.
+// A scripted is a server on which scripts run directly, without the library.
 type scripted struct {
 	*testing.T
 	rdb *redis.Client
@@ -49,7 +49,8 @@ func (s *scripted) do(args ...any) any {
 
 func (s *scripted) now() int64 { return s.rdb.Time(s.Context()).Val().UnixMilli() }
 
-// run runs a script. The answer is its integers; a server time is "now".
+// run runs a script and returns the integers of its reply. A server time is
+// shown as "now".
 func (s *scripted) run(script *lua.Script, keys string, args ...any) string {
 	s.Helper()
 	all := []any{"EVAL", script.Source, len(strings.Fields(keys))}
@@ -75,8 +76,8 @@ func (s *scripted) run(script *lua.Script, keys string, args ...any) string {
 	return strings.Join(out, " ")
 }
 
-// acquire asks for permits with the ids given, for one caller. Of its answer the
-// time until a lease ends is shown as "soon" where there is one.
+// acquire requests permits with the given ids for one caller. In its reply, the
+// time until a lease ends is shown as "soon", if there is one.
 func (s *scripted) acquire(lease int, ids ...any) string {
 	s.Helper()
 	args := append([]any{s.now() + within, ahead, "ch", "PUBLISH", len(ids), lease}, ids...)
@@ -87,8 +88,8 @@ func (s *scripted) acquire(lease int, ids ...any) string {
 	return strings.Join(got, " ")
 }
 
-// state is the number available, and who is out: for ever, lapsed, or with the
-// seconds that are left.
+// state returns the number available, and the permits that are out: permanent,
+// expired, or with the remaining seconds.
 func (s *scripted) state() string {
 	s.Helper()
 	out := []string{s.rdb.Get(s.Context(), "p").Val()}
@@ -211,8 +212,8 @@ func TestOtherScripts(t *testing.T) {
 	})
 }
 
-// A raw peer is what Java does on the wire: the vectors of §19.5 of the notes on
-// Redisson, and both directions.
+// A raw peer does what Java does on the wire: the vectors of §19.5 of the notes
+// on Redisson, in both directions.
 func TestRawPeer(t *testing.T) {
 	srv := redistest.Start(t)
 	rdb := srv.Client(t)
@@ -316,10 +317,10 @@ local v = redis.call('incrby', KEYS[1], ARGV[2]); redis.call('publish', KEYS[2],
 	require.Less(t, worst, 50*time.Millisecond+slack)
 }
 
-// slack is what the race detector and a busy machine add to a bound.
+// slack is the tolerance for the race detector and a busy machine.
 const slack = 150 * time.Millisecond
 
-// At the memory limit, what is out is renewed, and can be given back.
+// At the memory limit, permits that are out are renewed and can be given back.
 func TestMemoryLimit(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
 	ctx := t.Context()

@@ -22,7 +22,7 @@ import (
 	"github.com/latchkey-go/latchkey/permitsemaphore"
 )
 
-// lease is the watchdog's: how long a permit stays out after a crash.
+// lease is the watchdog's lease: how long a permit stays out after a crash.
 const lease = 30 * time.Second
 
 func set(t testing.TB, c *latchkey.Client, name string, n int) *permitsemaphore.Semaphore {
@@ -34,7 +34,7 @@ func set(t testing.TB, c *latchkey.Client, name string, n int) *permitsemaphore.
 	return s
 }
 
-// counts checks how many permits are available, and out.
+// counts checks how many permits are available and how many are out.
 func counts(t testing.TB, s *permitsemaphore.Semaphore, available, out int) {
 	t.Helper()
 	ctx := context.Background()
@@ -263,7 +263,8 @@ func TestKeyConflict(t *testing.T) {
 	}
 }
 
-// What is no number of permits is said to be none, and is nobody's to delete.
+// A key that is not a number of permits is reported as such, and Delete leaves
+// it alone.
 func TestNoPermits(t *testing.T) {
 	for _, value := range []string{"text", "1.5"} {
 		rdb := redistest.Start(t).Client(t)
@@ -286,8 +287,8 @@ func TestNoPermits(t *testing.T) {
 	}
 }
 
-// A permit is renewed until it is released, and it comes back when its holder
-// is gone, at the end of the lease, to a waiter who sleeps until then.
+// A permit is renewed until it is released. If its holder is gone, it comes
+// back at the end of the lease, to a waiter that sleeps until then.
 func TestLeases(t *testing.T) {
 	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()
@@ -349,7 +350,7 @@ func TestFixedLease(t *testing.T) {
 	})
 }
 
-// Extend goes no further than MaxHold, which ends with another lease.
+// Extend goes no further than MaxHold. Another lease ends the MaxHold.
 func TestExtendWithinMaxHold(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		c, ctx := latchkey.New(env.Client()), t.Context()
@@ -378,8 +379,9 @@ func TestExtendWithinMaxHold(t *testing.T) {
 	})
 }
 
-// Redis has a permit for longer than its holder believes, here by as much as windows are
-// shorter than leases: a Release that comes too late gives it back, and lets a waiter in.
+// Redis keeps a permit for longer than its holder trusts it, here by the margin
+// of the window. A Release that comes too late gives it back and lets a waiter
+// in.
 func TestLateReleaseGivesBackTheRest(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		ctx := t.Context()
@@ -417,8 +419,8 @@ func TestLateReleaseGivesBackTheRest(t *testing.T) {
 	})
 }
 
-// A grant whose answer comes when the lease is over is asked for again. On a way that
-// is always too long for the lease the call fails, and no permit is out.
+// A grant whose reply comes after the lease is requested again. If the round
+// trip always takes longer than the lease, the call fails and no permit is out.
 func TestLateGrantIsAskedForAgain(t *testing.T) {
 	for _, always := range []bool{false, true} {
 		redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
@@ -457,8 +459,8 @@ func TestLateGrantIsAskedForAgain(t *testing.T) {
 	}
 }
 
-// Who asks again after such a grant, and finds that others have come meanwhile, waits
-// no longer in all than he said.
+// A caller that asks again after such a grant, and finds that others have come
+// meanwhile, waits no longer in all than its Wait.
 func TestLateGrantEndsWithTheWait(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		ctx := t.Context()
@@ -487,7 +489,8 @@ func TestLateGrantEndsWithTheWait(t *testing.T) {
 	})
 }
 
-// A late answer to Extend says nothing of the lease that the permit has got since.
+// A late reply to Extend does not affect the lease that the permit has got
+// since.
 func TestLateExtendSparesNextLease(t *testing.T) {
 	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()
@@ -561,7 +564,7 @@ func TestExtendAndUpdate(t *testing.T) {
 	})
 }
 
-// While a permit gets another lease it is held all the time.
+// A permit is held all the time while its lease is changed.
 func TestUpdateAtAnyMoment(t *testing.T) {
 	s := set(t, locktest.NewClient(t, redistest.Start(t).Client(t)), "s", 1)
 	p, err := s.Acquire(t.Context())
@@ -586,7 +589,7 @@ func TestUpdateAtAnyMoment(t *testing.T) {
 	require.NoError(t, p.Release(t.Context()))
 }
 
-// Lost closes within one renewal when the permit has vanished.
+// Lost is closed within one renewal after the permit has vanished.
 func TestVanished(t *testing.T) {
 	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()
@@ -607,7 +610,7 @@ func TestVanished(t *testing.T) {
 	})
 }
 
-// The nearest deadline wakes a waiter, not the recheck and no message.
+// The nearest deadline wakes a waiter, without a recheck or a message.
 func TestNearestDeadline(t *testing.T) {
 	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()
@@ -628,8 +631,8 @@ func TestNearestDeadline(t *testing.T) {
 	})
 }
 
-// Nobody says so when a lease is over, so the next one knows when that is also if
-// it is that of one of its own client who was served before it.
+// No message announces the end of a lease. So the next waiter also knows the
+// end of the lease of a waiter of its own client that was served before it.
 func TestNearestDeadlineBehindAGrant(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		s := set(t, locktest.NewClient(t, env.Redis, latchkey.WithRecheck(time.Hour)), "s", 1)
@@ -663,7 +666,7 @@ func TestTTL(t *testing.T) {
 	})
 }
 
-// SM-10: each key may vanish by itself.
+// SM-10: each key may vanish alone.
 func TestKeysVanish(t *testing.T) {
 	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()
@@ -729,7 +732,7 @@ func TestAsync(t *testing.T) {
 	})
 }
 
-// Whoever gives up, at whatever moment, leaves nothing behind.
+// A waiter that gives up at any moment leaves nothing behind.
 func TestCancelStorm(t *testing.T) {
 	srv := redistest.Start(t)
 	c := locktest.NewClient(t, srv.Client(t))
@@ -759,8 +762,7 @@ func TestCancelStorm(t *testing.T) {
 	require.Zero(t, c.Stats().Waiting)
 }
 
-// One that gives back while another one does, on a slow way, has all of the unlock
-// timeout yet.
+// A Release during another slow Release still has the whole unlock timeout.
 func TestReleaseBehindSlowRelease(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		const unlockTimeout = 3 * time.Second
@@ -785,8 +787,9 @@ func TestReleaseBehindSlowRelease(t *testing.T) {
 	})
 }
 
-// A permanent permit of an acquire without an answer comes back by nothing but its
-// undoing: Close waits for that as long as it may, and says when it could not be done.
+// Only undoing brings back a permanent permit of an acquire without a reply.
+// Close waits for that as long as it may, and reports when it could not be
+// done.
 func TestCloseUndoesPermanent(t *testing.T) {
 	for _, heals := range []bool{true, false} {
 		t.Run(fmt.Sprintf("heals=%v", heals), func(t *testing.T) {

@@ -11,8 +11,9 @@ import (
 	"github.com/latchkey-go/latchkey/permitsemaphore"
 )
 
-// While a slot is on the move, the key of the permits that are out cannot be asked for
-// any more once the last one has been given back: what else a Close names is unknown.
+// While a slot is being moved, the key of the permits that are out is
+// unavailable after the last one has been given back. The other permits that a
+// Close names are then unknown.
 func TestCloseWhileTheSlotMoves(t *testing.T) {
 	cl := redistest.StartCluster(t, 2)
 	slot := cl.Slot(t, "p")

@@ -24,8 +24,8 @@ import (
 	"github.com/latchkey-go/latchkey/permitsemaphore"
 )
 
-// stressAddr names the variable with the address of the server, by which a
-// process knows that it is one of TestStress's.
+// stressAddr is the environment variable with the address of the server. A
+// process that has it belongs to TestStress.
 const stressAddr = "LATCHKEY_PERMITSEMAPHORE_STRESS_ADDR"
 
 const (
@@ -37,7 +37,7 @@ const (
 	crashLease = 3 * time.Second
 )
 
-// duration is how long a stress test runs.
+// duration returns how long a stress test runs.
 func duration() time.Duration {
 	if d, err := time.ParseDuration(os.Getenv("LATCHKEY_STRESS")); err == nil {
 		return d
@@ -45,8 +45,8 @@ func duration() time.Duration {
 	return time.Duration(redistest.Many(2000, 1000)) * time.Millisecond
 }
 
-// work takes permits and gives them back until ctx is done. Whoever is inside
-// is in a zset of the test's, until the end of the lease that he believes in.
+// work takes and releases permits until ctx is done. A zset of the test has
+// everybody who is inside, until the end of the trusted lease.
 func work(ctx context.Context, rdb *redis.Client, c *latchkey.Client, seed int) (rounds int, err error) {
 	s := permitsemaphore.New(c, "s")
 	for ; ctx.Err() == nil; rounds++ {
@@ -82,8 +82,8 @@ func work(ctx context.Context, rdb *redis.Client, c *latchkey.Client, seed int) 
 	return rounds, nil
 }
 
-// enter counts who is inside, those left out who have crashed and whose lease is
-// over.
+// enter counts everybody who is inside, except those that have crashed and
+// whose lease is over.
 var enter = redis.NewScript(`
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -96,7 +96,7 @@ local n = redis.call('ZCARD', KEYS[1])
 if n > tonumber(redis.call('GET', KEYS[2]) or 0) then redis.call('SET', KEYS[2], n) end
 return n`)
 
-// stressChild is the life of one of the processes.
+// stressChild runs in one of the processes.
 func stressChild(addr string) int {
 	ctx, cancel := context.WithTimeout(context.Background(), duration())
 	defer cancel()
@@ -127,12 +127,12 @@ func stressChild(addr string) int {
 	return 0
 }
 
-// sum is how many permits there are, available and out, at one moment.
+// sum returns the number of permits, available and out, at one moment.
 var sum = redis.NewScript(`return tonumber(redis.call('GET', KEYS[1]) or 0) + redis.call('ZCARD', KEYS[2])`)
 
 // 64 goroutines on each of 8 clients in each of 4 processes, one of which is
-// killed: never more out than there are, as many as were set at every moment,
-// and what the dead had is back within its lease.
+// killed. No more permits are out than exist, their number is constant, and
+// those of the killed process are back within their leases.
 func TestStress(t *testing.T) {
 	srv := redistest.Start(t)
 	direct := srv.Client(t)
@@ -244,8 +244,8 @@ func must(n int, err error) int {
 	return n
 }
 
-// Replies are dropped and delayed, connections are cut: the permits are as many
-// as they were, at every moment.
+// Replies are dropped and delayed, and connections are cut: the number of
+// permits is constant.
 func TestConservation(t *testing.T) {
 	const permits, callers = 5, 24
 	srv := redistest.Start(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/latchkey-go/latchkey/pubsub"
 )
 
-// oldNode is a hook for the client of one node: it answers as Redis 6.2 does,
-// which has no sharded pub/sub.
+// oldNode is a hook for the client of one node. It answers as Redis 6.2, which
+// has no sharded pub/sub.
 type oldNode struct{ redis.Hook }
 
 type replyError string
@@ -44,7 +44,8 @@ func (oldNode) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// A cutOnce is a connection that ends once: at a HELLO that is none of a handshake.
+// A cutOnce is a connection that ends once: at a HELLO that is not part of a
+// handshake.
 type cutOnce struct {
 	oldNode
 	cut atomic.Bool
@@ -60,7 +61,7 @@ func (h *cutOnce) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// withOld makes those nodes of a cluster look like Redis 6.2.
+// withOld makes nodes of a cluster look like Redis 6.2.
 func withOld(nodes ...*redistest.Server) func(*redis.ClusterOptions) {
 	return func(o *redis.ClusterOptions) {
 		o.NewClient = func(opt *redis.Options) *redis.Client {
@@ -125,7 +126,7 @@ func testAuto(t *testing.T, cl *redistest.Cluster) {
 	})
 }
 
-// While no node answers, subscriptions are pending; then they are made.
+// While no node answers, subscriptions are pending. Then they become live.
 func TestAutoWaitsForTheCluster(t *testing.T) {
 	cl := redistest.StartCluster(t, 1)
 	open := make(chan struct{})
@@ -159,8 +160,8 @@ func TestAutoOutsideOfACluster(t *testing.T) {
 	live(t, n, "a")
 }
 
-// A sharded channel follows its slot when the replica takes over, be it that the
-// master steps down or that it dies.
+// A sharded channel follows its slot when the replica takes over, whether the
+// master steps down or dies.
 func TestFailover(t *testing.T) {
 	cl := redistest.StartClusterWithReplicas(t, 3)
 	rdb := cl.Client(t)
@@ -197,9 +198,10 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// A ClusterClient over servers that are no cluster: with one master, as
-// NewFailoverClusterClient makes it, others subscribe there in the plain way. With
-// more, a message stays at the server that it was published to.
+// A ClusterClient over servers that are not a cluster. With one master, as
+// NewFailoverClusterClient makes it, other clients use plain subscriptions
+// there. With more masters, a message stays at the server that it was published
+// to.
 func TestAutoWithoutCluster(t *testing.T) {
 	servers := []*redistest.Server{redistest.Start(t), redistest.Start(t)}
 	for _, s := range servers {
@@ -244,8 +246,8 @@ func TestAutoWithoutCluster(t *testing.T) {
 	}
 }
 
-// A master that says nothing keeps nobody from what the others say, though the client
-// would read from it for ever.
+// A silent master does not prevent the mode from following from the other
+// masters' replies, even if the client would read from it for ever.
 func testAutoFrozen(t *testing.T, cl *redistest.Cluster) {
 	rdb := cl.Client(t, func(o *redis.ClusterOptions) { o.ReadTimeout = -1 })
 	require.NoError(t, rdb.ForEachMaster(bg, func(ctx context.Context, node *redis.Client) error { return node.Ping(ctx).Err() }))

@@ -12,8 +12,8 @@ import (
 	"github.com/latchkey-go/latchkey/pubsub"
 )
 
-// Whatever happens to the connections under subscribers that come and go, in the
-// end the server's book is the notifier's.
+// Whatever happens to the connections while subscribers come and go, in the end
+// the server has the subscriptions of the notifier.
 func TestChaos(t *testing.T) {
 	srv := redistest.Start(t)
 	srv.Do(t, "ACL", "SETUSER", "u", "on", ">pw", "~*", "resetchannels", "&ok*", "+@all")
@@ -110,8 +110,8 @@ func TestChaos(t *testing.T) {
 	})
 }
 
-// go-redis must not reconnect behind the notifier's back: one dial and one
-// command per loss, not two.
+// go-redis must not reconnect by itself: there is one dial and one command for
+// each loss, not two.
 func TestNoHiddenReconnect(t *testing.T) {
 	srv := redistest.Start(t)
 	p := redistest.NewProxy(t, srv.Addr)

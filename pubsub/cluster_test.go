@@ -104,9 +104,9 @@ func testSlotMove(t *testing.T, cl *redistest.Cluster) {
 	noHint(t, other)
 }
 
-// epochsAgree waits until all nodes have heard of the latest slot move. A move
-// back that comes earlier may take the same epoch again, and then the nodes fall
-// out over the slot.
+// epochsAgree waits until all nodes have heard of the latest slot move. If the
+// slot is moved back earlier, the move may take the same epoch again, and the
+// nodes then disagree about the slot.
 func epochsAgree(t *testing.T, cl *redistest.Cluster) {
 	redistest.Until(t, "epochs agree", func() bool {
 		seen := map[string]bool{}
@@ -120,7 +120,8 @@ func epochsAgree(t *testing.T, cl *redistest.Cluster) {
 	})
 }
 
-// A node that is down costs only the channels of its slots, and they come back.
+// A node that is down affects only the channels of its slots, and they come
+// back.
 func testMasterDown(t *testing.T, cl *redistest.Cluster) {
 	rdb := cl.Client(t, func(o *redis.ClusterOptions) { o.MaxRedirects = 1 })
 	if !redistest.Sharded() {

@@ -45,9 +45,9 @@ func TestHeartbeat(t *testing.T) {
 	})
 }
 
-// While a server is frozen, a new connection is tried for a second at a time, so
-// that whoever takes its place is soon found; later for longer, for one that has
-// become slow.
+// While a server is frozen, a new connection is tried for a second at a time,
+// so that its successor is soon found. Later attempts take longer, for a server
+// that has become slow.
 func TestFrozenForLong(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		rdb := env.Client()
@@ -106,7 +106,8 @@ func TestLingerAndIdleClose(t *testing.T) {
 	})
 }
 
-// Subscribed and gone before anything was written: nothing is.
+// A channel that is subscribed and dropped before anything was written causes
+// no command.
 func TestGoneBeforeSent(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		rdb := env.Client()
@@ -156,7 +157,7 @@ func TestLostConfirmation(t *testing.T) {
 	})
 }
 
-// The dials of a server that never answers are few, and end with Close.
+// The dials to a server that never answers are few and end with Close.
 func TestBackoffAndClose(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		rdb := env.Client(func(o *redis.Options) { o.MaxRetries = -1 })
@@ -177,8 +178,8 @@ func TestBackoffAndClose(t *testing.T) {
 	})
 }
 
-// Gone before its confirmation came: it is unsubscribed all the same, and the
-// confirmation does not make a later generation of the name live.
+// A channel that is dropped before its confirmation is still unsubscribed, and
+// the confirmation does not make a later generation of the name live.
 func TestGoneBeforeConfirmed(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		rdb := env.Client()

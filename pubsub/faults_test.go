@@ -71,7 +71,7 @@ func TestSilentConnectionIsReplaced(t *testing.T) {
 	require.EqualValues(t, 1, n.Stats().Resubscribes)
 }
 
-// A PING that is answered with an error is a sign of life.
+// An error reply to a PING is a sign of life.
 func TestRefusedPing(t *testing.T) {
 	srv := redistest.Start(t)
 	srv.Do(t, "ACL", "SETUSER", "u", "on", ">pw", "~*", "&*", "+@all", "-ping")
@@ -196,7 +196,7 @@ func TestChannelRevokedAtRunTime(t *testing.T) {
 	require.Empty(t, denied)
 }
 
-// A service without SUBSCRIBE is found out, on one connection.
+// A service without SUBSCRIBE is detected on one connection.
 func TestNoSubscribeCommand(t *testing.T) {
 	srv := redistest.Start(t, "--rename-command", "SUBSCRIBE", "")
 	p := redistest.NewProxy(t, srv.Addr)
@@ -272,7 +272,7 @@ func TestCloseIsQuick(t *testing.T) {
 	})
 }
 
-// The user's functions may use the notifier.
+// Callbacks may use the notifier.
 func TestCallbackUsesNotifier(t *testing.T) {
 	srv := redistest.Start(t)
 	srv.Do(t, "ACL", "SETUSER", "u", "on", ">pw", "~*", "resetchannels", "+@all")
@@ -294,8 +294,9 @@ func TestCallbackUsesNotifier(t *testing.T) {
 	<-done
 }
 
-// TestNoReadTimeout: handshakes that get no answer end also where go-redis reads for
-// ever, or there would be no connection any more when Redis can be reached again.
+// TestNoReadTimeout checks that handshakes without a reply end even if go-redis
+// has no read timeout. Otherwise there would be no connection when Redis can be
+// reached again.
 func TestNoReadTimeout(t *testing.T) {
 	srv := redistest.Start(t)
 	silent, good := redistest.NewProxy(t, srv.Addr), redistest.NewProxy(t, srv.Addr)
@@ -318,7 +319,8 @@ func TestNoReadTimeout(t *testing.T) {
 	await(t, s, pubsub.Live)
 }
 
-// TestNoDeadlines: a ReadTimeout of -2 is for connections that know none.
+// TestNoDeadlines checks a ReadTimeout of -2, which is for connections without
+// deadlines.
 func TestNoDeadlines(t *testing.T) {
 	srv := redistest.Start(t)
 	n := newNotifier(t, srv.Client(t, redistest.NoDeadlines), pubsub.Config{})

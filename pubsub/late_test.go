@@ -10,8 +10,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
-// What is kept of channels that were left goes by itself, whether or not another is
-// left after them.
+// The functions of dropped channels expire, whether or not another channel is
+// dropped after them.
 func TestLeftChannelsAreForgotten(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		n := New(env.Client(), Config{})

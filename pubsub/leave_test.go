@@ -9,8 +9,7 @@ import (
 	"github.com/latchkey-go/latchkey/pubsub"
 )
 
-// A name that nobody uses any more is left although the connection is needed for
-// others.
+// An unused name is unsubscribed even if its connection is needed for others.
 func TestUnusedNameIsLeft(t *testing.T) {
 	srv := redistest.Start(t)
 	n := newNotifier(t, srv.Client(t), pubsub.Config{Linger: 20 * time.Millisecond})
@@ -24,8 +23,8 @@ func TestUnusedNameIsLeft(t *testing.T) {
 	kept.Close()
 }
 
-// Of a name that may be subscribed to in one way only, the next who wants it hears
-// what comes in that way, however soon the last one has left it.
+// If a name can be subscribed to in only one way, its next subscriber receives
+// what comes in that way, however soon the previous one has left.
 func TestHalfDeniedNameIsTakenUpAgain(t *testing.T) {
 	srv := redistest.Start(t)
 	srv.Do(t, "ACL", "SETUSER", "plain", "on", ">pw", "~*", "&*", "+@all")

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 
 var bg = context.Background()
 
-// patience is for what must happen, but not when.
+// patience is how long to wait for something that must happen at some time.
 const patience = 10 * time.Second
 
 func newNotifier(t testing.TB, rdb redis.UniversalClient, cfg pubsub.Config) *pubsub.Notifier {
@@ -31,7 +31,7 @@ func newNotifier(t testing.TB, rdb redis.UniversalClient, cfg pubsub.Config) *pu
 	return n
 }
 
-// auto is what Auto comes to in a cluster.
+// auto returns the mode that Auto becomes in a cluster.
 func auto() pubsub.Mode {
 	if redistest.Sharded() {
 		return pubsub.Sharded
@@ -39,7 +39,8 @@ func auto() pubsub.Mode {
 	return pubsub.Plain
 }
 
-// modes are those in which the server can be listened to, and most the one that is most.
+// modes returns the modes in which the server can be subscribed to, and the
+// most comprehensive of them as most.
 func modes() map[string]pubsub.Mode {
 	if redistest.Sharded() {
 		return map[string]pubsub.Mode{"plain": pubsub.Plain, "sharded": pubsub.Sharded, "both": pubsub.Both}
@@ -54,7 +55,7 @@ func most() pubsub.Mode {
 	return pubsub.Plain
 }
 
-// publishAs publishes as those do who use that mode.
+// publishAs publishes as a client of that mode does.
 func publishAs(mode pubsub.Mode, rdb redis.UniversalClient, channel string) *redis.IntCmd {
 	if mode == pubsub.Sharded {
 		return rdb.SPublish(bg, channel, "x")
@@ -62,7 +63,7 @@ func publishAs(mode pubsub.Mode, rdb redis.UniversalClient, channel string) *red
 	return rdb.Publish(bg, channel, "x")
 }
 
-// await takes hints until the subscription is in a state.
+// await receives hints until the subscription is in the state want.
 func await(t testing.TB, s *pubsub.Subscription, want pubsub.State) {
 	t.Helper()
 	awaitWithin(t, patience, s, want)
@@ -80,7 +81,7 @@ func awaitWithin(t testing.TB, d time.Duration, s *pubsub.Subscription, want pub
 	}
 }
 
-// live subscribes, waits until that is confirmed, and takes the hint for it.
+// live subscribes, waits for the confirmation, and receives its hint.
 func live(t testing.TB, n *pubsub.Notifier, name string) *pubsub.Subscription {
 	t.Helper()
 	s := n.Subscribe(name)
@@ -124,7 +125,7 @@ func publish(t testing.TB, rdb redis.UniversalClient, name string) {
 	require.NoError(t, rdb.Publish(bg, name, "x").Err())
 }
 
-// channels returns the names a server has subscribers for.
+// channels returns the names for which a server has subscribers.
 func channels(t testing.TB, s *redistest.Server) []string {
 	t.Helper()
 	return s.Do(t, "PUBSUB", "CHANNELS")
@@ -149,7 +150,7 @@ func as(user string) func(*redis.Options) {
 	return func(o *redis.Options) { o.Username, o.Password = user, "pw" }
 }
 
-// subscribers counts the server's pub/sub connections.
+// subscribers returns the number of the server's pub/sub connections.
 func subscribers(t testing.TB, s *redistest.Server) int {
 	t.Helper()
 	list := strings.Join(s.Do(t, "CLIENT", "LIST", "TYPE", "PUBSUB"), "\n")

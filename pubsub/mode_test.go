@@ -48,7 +48,8 @@ func TestConclude(t *testing.T) {
 	}
 }
 
-// Whether a server has sharded pub/sub is not told by the text of an error.
+// The text of an error does not decide whether a server supports sharded
+// pub/sub.
 func TestSharded(t *testing.T) {
 	const (
 		redis62 = "ERR Unknown subcommand or wrong number of arguments for 'shardnumsub'. Try PUBSUB HELP."
@@ -100,7 +101,7 @@ func TestSharded(t *testing.T) {
 	}
 }
 
-// answering is a hook that answers instead of a server.
+// answering is a hook that answers in place of a server.
 type answering func(*redis.Cmd) error
 
 func (answering) DialHook(next redis.DialHook) redis.DialHook { return next }

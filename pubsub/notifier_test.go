@@ -263,7 +263,7 @@ func TestClose(t *testing.T) {
 	require.NoError(t, pubsub.New(redistest.UserOnAny(t, srv.Client(t)), pubsub.Config{}).Close(), "never started")
 }
 
-// Close in the midst of everything leaves nothing behind (goleak looks).
+// Close under load leaves nothing behind (goleak checks).
 func TestCloseUnderLoad(t *testing.T) {
 	srv := redistest.Start(t)
 	for range redistest.Many(10, 4) {

@@ -12,7 +12,7 @@ func TestConformanceWrite(t *testing.T) {
 	locktest.Run(t, func(c *latchkey.Client, name string) locktest.Lock { return rwlock.New(c, name).WriteLock() })
 }
 
-// What readers do when they have to wait is in wait_test.go.
+// How waiting readers behave is in wait_test.go.
 func TestConformanceRead(t *testing.T) {
 	locktest.Run(t, func(c *latchkey.Client, name string) locktest.Lock { return rwlock.New(c, name).ReadLock() }, locktest.Shared())
 }

@@ -18,15 +18,16 @@ import (
 	"github.com/latchkey-go/latchkey/rwlock"
 )
 
-// readers is how many goroutines read at once, so that one script serves many.
+// readers is the number of goroutines that read at once, so that one script
+// serves many.
 const readers = 64
 
 func readsMany(args []string) bool {
 	return len(args) > 1 && slices.Contains([]string{lua.RWLockAcquireReadMany.SHA, lua.RWLockReleaseReadMany.SHA}, args[1])
 }
 
-// Many readers of one name take less than two commands each, and nothing is left;
-// also when the server forgets its scripts in between.
+// Many readers of one name need less than two commands each, and nothing is
+// left behind, even if the server forgets its scripts in between.
 func TestCrowdOfReaders(t *testing.T) {
 	r := newRig(t)
 	l := rwlock.New(r.reading(0), "a").ReadLock()
@@ -63,9 +64,9 @@ func TestCrowdOfReaders(t *testing.T) {
 	r.empty()
 }
 
-// Replies that are lost or late, and calls that are given up, in a crowd of readers
-// with a few writers among them: a writer is alone, nobody fails who has not given
-// up, and nothing is left.
+// Replies that are lost or late, and calls that give up, in a crowd of readers
+// with a few writers among them. A writer is alone, nobody fails who has not
+// given up, and nothing is left behind.
 func TestFaultCrowdOfReaders(t *testing.T) {
 	r := newRig(t)
 	r.proxy.HoldFor(50 * time.Millisecond)

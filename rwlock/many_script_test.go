@@ -12,8 +12,8 @@ import (
 
 const channel = "redisson_rwlock:{lock}"
 
-// many runs one of the scripts that serve many holders. shared are the arguments
-// before the deadline. It returns the answers.
+// many runs one of the scripts that serve many holders. shared are the
+// arguments before the deadline. It returns the answers.
 func (s *scripted) many(script *lua.Script, keys []string, shared []any, notAfter int64, holders ...string) []int64 {
 	s.Helper()
 	args := append(shared, notAfter, ahead)
@@ -176,8 +176,8 @@ func TestReadManyScriptsRefuseToActOutOfTime(t *testing.T) {
 	})
 }
 
-// At the memory limit nothing is taken, and all can be given back; nothing is half
-// done where a user may not run one of the commands.
+// At the memory limit nothing can be taken and everything can be given back. If
+// a user may not run one of the commands, nothing is half done.
 func TestReadManyScriptsThatAreHindered(t *testing.T) {
 	server := redistest.Start(t)
 	s := &scripted{t, server.Client(t)}

@@ -12,7 +12,8 @@ import (
 	"github.com/latchkey-go/latchkey/rwlock"
 )
 
-// What is asked of many readers is asked in pieces, so that no script keeps Redis busy.
+// A request about many readers is made in pieces, so that no script keeps Redis
+// busy.
 func TestManyReadersInPieces(t *testing.T) {
 	server := redistest.Start(t)
 	s := &scripted{t, server.Client(t)}
@@ -31,8 +32,8 @@ func TestManyReadersInPieces(t *testing.T) {
 	require.True(t, held)
 }
 
-// Dead readers are taken out in pieces by the writer that finds them, which has the lock
-// then; and a read half with many readers is freed by force.
+// The writer that finds dead readers removes them in pieces and then has the
+// lock. A read half with many readers can be freed by force.
 func TestManyReadersDoNotBlockRedis(t *testing.T) {
 	server := redistest.Start(t)
 	s := &scripted{t, server.Client(t)}

@@ -10,8 +10,9 @@ import (
 	"github.com/latchkey-go/latchkey/lua"
 )
 
-// crowd makes n readers beside me:1, whose leases are spread over what lies between two
-// renewals; all but the last so many are dead. The lock has a longer lease than each.
+// crowd makes n readers beside me:1, whose leases are spread over the time
+// between two renewals. All but the last alive of them are dead. The lock has a
+// longer lease than each of them.
 func (s *scripted) crowd(n, alive int) {
 	s.Helper()
 	s.do("FLUSHALL")
@@ -34,8 +35,7 @@ func (s *scripted) crowd(n, alive int) {
 	}
 }
 
-// What one Unlock of a reader asks for does not grow with the readers: one of 10,000 kept
-// Redis busy for 27 ms.
+// The work of a reader's Unlock does not grow with the number of readers.
 func TestReleaseReadDoesNotGrow(t *testing.T) {
 	server := redistest.Start(t)
 	s := &scripted{t, server.Client(t)}
@@ -66,9 +66,9 @@ func TestReleaseReadDoesNotGrow(t *testing.T) {
 	}
 }
 
-// Among so many readers that not all are looked at, the lock keeps its lease when one
-// leaves, and is nobody's when all others are dead: who waits is told, looks at all of
-// them, and has it.
+// If there are too many readers to look at all of them, the lock keeps its
+// lease when one leaves. If all others are dead, the lock is free: a waiter is
+// notified, looks at all of them, and gets the lock.
 func TestReleaseReadAmongMany(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		told := s.listen("ch")
@@ -94,8 +94,8 @@ func TestReleaseReadAmongMany(t *testing.T) {
 	})
 }
 
-// One who lives among so many who are dead keeps a writer out, and the dead are looked at
-// once.
+// One living reader among many dead ones keeps a writer out, and the dead ones
+// are looked at only once.
 func TestOneLivesAmongTheDead(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		s.crowd(400, 1)
@@ -108,8 +108,8 @@ func TestOneLivesAmongTheDead(t *testing.T) {
 	})
 }
 
-// The fields of readers that died do not pile up where a lock is never free: who leaves
-// takes some along.
+// The fields of dead readers do not pile up on a lock that is never free: a
+// reader that leaves removes some.
 func TestDeadReadersDoNotPileUp(t *testing.T) {
 	s := &scripted{t, redistest.Start(t).Client(t)}
 	s.crowd(25, 25)

@@ -17,11 +17,11 @@ import (
 	"github.com/latchkey-go/latchkey/rwlock"
 )
 
-// readTimeout is one of go-redis that a test can wait for.
+// readTimeout is a go-redis read timeout for which a test can wait.
 const readTimeout = 200 * time.Millisecond
 
-// A rig is a server with a proxy before it, which loses or repeats what a
-// client of ours sends.
+// A rig is a server with a proxy in front of it, which loses or repeats
+// requests of a client.
 type rig struct {
 	*testing.T
 	server *redistest.Server
@@ -46,7 +46,7 @@ func (r *rig) client(opts ...latchkey.Option) *latchkey.Client {
 	return r.reading(readTimeout, opts...)
 }
 
-// reading is client with another read timeout; 0 for that of go-redis.
+// reading is client with another read timeout; 0 means that of go-redis.
 func (r *rig) reading(timeout time.Duration, opts ...latchkey.Option) *latchkey.Client {
 	rdb := redis.NewClient(redistest.AsUser(&redis.Options{Addr: r.proxy.Addr(), ReadTimeout: timeout}))
 	c := latchkey.New(rdb, opts...)
@@ -57,7 +57,7 @@ func (r *rig) reading(timeout time.Duration, opts ...latchkey.Option) *latchkey.
 	return c
 }
 
-// on does act to the next n runs of script.
+// on applies act to the next n runs of script.
 func (r *rig) on(n int64, script *lua.Script, act redistest.Act) {
 	var left atomic.Int64
 	left.Store(n)
@@ -95,7 +95,7 @@ var sides = []side{
 	{"write", (*rwlock.RWLock).WriteLock, ":write", lua.RWLockAcquireWrite, lua.RWLockReleaseWrite},
 }
 
-// timeouts is how many a side has for n holds.
+// timeouts returns how many timeouts a side has for n holds.
 func (s side) timeouts(n int) int {
 	if s.suffix != "" {
 		return 0
@@ -103,8 +103,8 @@ func (s side) timeouts(n int) int {
 	return n
 }
 
-// TestLostReplies: an answer that never comes changes nothing, however it is
-// lost; nor does a request that comes twice.
+// TestLostReplies checks that a reply that never comes changes nothing, however
+// it is lost, and that a repeated request changes nothing either.
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -145,7 +145,8 @@ func TestLostReplies(t *testing.T) {
 	require.Zero(t, c.Stats().Losses)
 }
 
-// A reader's release that is repeated takes nothing from others who came since.
+// A repeated release of a reader takes nothing from holders that came
+// meanwhile.
 func TestRepeatedReleaseSparesOthers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -169,7 +170,7 @@ func TestRepeatedReleaseSparesOthers(t *testing.T) {
 	}
 }
 
-// An acquire whose caller has gone before the answer came is taken back.
+// An acquire whose caller has gone before the reply is taken back.
 func TestAbandonedAcquireIsUndone(t *testing.T) {
 	r := newRig(t)
 	for _, side := range sides {
@@ -199,7 +200,7 @@ func TestAbandonedAcquireIsUndone(t *testing.T) {
 	}
 }
 
-// A renewal whose answer is lost is no loss.
+// A renewal whose reply is lost is not a loss.
 func TestLostRenewal(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

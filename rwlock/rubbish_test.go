@@ -10,8 +10,8 @@ import (
 	"github.com/latchkey-go/latchkey/lua"
 )
 
-// Hold counts are what others have written: one that is rubbish must not keep the
-// server busy, since a script that has begun to write cannot be ended.
+// Hold counts may have been written by others. A senseless one must not keep
+// the server busy, because a script that has begun to write cannot be ended.
 func TestRubbishCounts(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		for _, count := range []string{"1e300", "9223372036854775808", strings.Repeat("9", 400), "nan", "inf", "-inf", "-1", "1.5", ""} {

@@ -15,20 +15,20 @@ import (
 	"github.com/latchkey-go/latchkey/lua"
 )
 
-// What the scripts are told about time: no later than in 5 s, and the caller's
-// idea of the server's clock may be off by one.
+// The deadlines of the scripts: 5 s from now, and the caller's idea of the
+// server's clock may be wrong by one second.
 const (
 	within = 5000
 	ahead  = within + 1000
 )
 
-// Everything about the lock "lock".
+// The keys and the channel of the lock "lock".
 const (
 	sign   = "latchkey_writer:{lock}"
 	prefix = "{lock}:"
 )
 
-// A scripted is a server that scripts run on, with nothing of ours between.
+// A scripted is a server on which scripts run directly, without the library.
 type scripted struct {
 	*testing.T
 	rdb *redis.Client
@@ -95,7 +95,7 @@ func unshort(name string) string {
 	return name
 }
 
-// state is all that the server has, with leases rounded up to seconds:
+// state returns everything on the server, with leases rounded up to seconds:
 // "lock=field:value … for 30000; a:1#1 for 30000".
 func (s *scripted) state() string {
 	s.Helper()
@@ -124,7 +124,7 @@ func (s *scripted) state() string {
 	return strings.Join(append(locks, rest...), "; ")
 }
 
-// rounded returns a lease as it was given: they are multiples of 5 s here, and
+// rounded returns a lease as it was set: leases are multiples of 5 s here, and
 // a test takes less than 4 s.
 func rounded(ms int64) int64 {
 	const step = 5000
@@ -141,7 +141,7 @@ func (s *scripted) pttl(key string) int64 {
 	return ms
 }
 
-// now is the server's clock, in ms.
+// now returns the server's clock in ms.
 func (s *scripted) now() int64 {
 	s.Helper()
 	at, err := s.rdb.Time(s.Context()).Result()
@@ -149,7 +149,8 @@ func (s *scripted) now() int64 {
 	return at.UnixMilli()
 }
 
-// run runs a script and returns its reply; an integer is the only element then.
+// run runs a script and returns its reply. An integer is returned as the only
+// element.
 func (s *scripted) run(script *lua.Script, keys []string, args ...any) ([]int64, error) {
 	s.Helper()
 	all := []any{"EVAL", script.Source, len(keys)}
@@ -168,8 +169,8 @@ func (s *scripted) run(script *lua.Script, keys []string, args ...any) ([]int64,
 	return ints, err
 }
 
-// reply runs a script that must succeed, checks the server time at index at of
-// its reply, and cuts it out; -1 for none.
+// reply runs a script that must succeed. It checks the server time at index at
+// of the reply and removes it; at is -1 for none.
 func (s *scripted) reply(at int, script *lua.Script, keys []string, args ...any) []int64 {
 	s.Helper()
 	before := s.now()
@@ -195,8 +196,8 @@ func readKeys(holder string, count int, more ...string) []string {
 	return append(keys, more...)
 }
 
-// acquireRead runs rwlock/acquire_read within its deadline. The reply is
-// {status, ms}, the ms rounded.
+// acquireRead runs rwlock/acquire_read within its deadline. It returns {status,
+// ms}, with the ms rounded.
 func (s *scripted) acquireRead(holder string, count, lease int) []int64 {
 	s.Helper()
 	got := s.reply(2, lua.RWLockAcquireRead, readKeys(holder, count),
@@ -212,16 +213,16 @@ func (s *scripted) acquireWrite(holder string, count, lease, back int) []int64 {
 	return []int64{got[0], rounded(got[1])}
 }
 
-// release runs one of the release scripts within its deadline. The reply is
-// {status, holds left}.
+// release runs one of the release scripts within its deadline. It returns
+// {status, remaining holds}.
 func (s *scripted) release(script *lua.Script, holder string, count int, more ...any) []int64 {
 	s.Helper()
 	args := append([]any{holder, count, s.now() + within, ahead, prefix, "ch", "PUBLISH"}, more...)
 	return s.reply(2, script, []string{"lock"}, args...)
 }
 
-// listen subscribes to a Redis channel. The function returned tells the
-// messages since its last call, one behind the other.
+// listen subscribes to a Redis channel. The returned function returns the
+// messages since its last call, concatenated.
 func (s *scripted) listen(channel string) func() string {
 	s.Helper()
 	sub := s.rdb.Subscribe(s.Context(), channel)
@@ -377,8 +378,8 @@ func TestAcquireWriteScript(t *testing.T) {
 	})
 }
 
-// TestSignOfAWriter: for as long as the sign says, nobody begins to read; for as
-// long again anybody may, and no new sign is given.
+// TestSignOfAWriter checks that nobody begins to read while the sign lasts. For
+// the same time after it anybody may, and no new sign is made.
 func TestSignOfAWriter(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		const scene = "lock=mode:read you:1:1 for 60000; you:1#1 for 60000"
@@ -763,8 +764,8 @@ func TestStateScript(t *testing.T) {
 	})
 }
 
-// TestScriptsLeaveOthersAlone: keys that are none of ours, a reentrant lock's
-// hash among them.
+// TestScriptsLeaveOthersAlone has keys of others, a reentrant lock's hash among
+// them.
 func TestScriptsLeaveOthersAlone(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		for _, scene := range [][]any{
@@ -804,8 +805,8 @@ func TestScriptsLeaveOthersAlone(t *testing.T) {
 	})
 }
 
-// TestScriptsAtTheMemoryLimit: nothing new is taken, all that is held can be
-// kept and given back.
+// TestScriptsAtTheMemoryLimit checks that nothing new is taken, and that
+// everything held can be kept and given back.
 func TestScriptsAtTheMemoryLimit(t *testing.T) {
 	server := redistest.Start(t)
 	s := &scripted{t, server.Client(t)}

@@ -16,9 +16,9 @@ import (
 	"github.com/latchkey-go/latchkey/rwlock"
 )
 
-// While a slot is on the move, a lock may be at its new node already, and what says how
-// long its readers have it at the old one, which makes no new keys: nobody is taken for
-// dead, and no writer comes in.
+// While a slot is being moved, a lock may be at its new node already, and its
+// readers' timeouts at the old one, which creates no keys. No reader is taken
+// for dead, and no writer comes in.
 func TestReadersWhileTheSlotMoves(t *testing.T) {
 	cl := redistest.StartCluster(t, 2)
 	slot := cl.Slot(t, "{rw}")
@@ -82,9 +82,9 @@ func TestReadersWhileTheSlotMoves(t *testing.T) {
 	}
 }
 
-// Servers refuse a command with several keys, of which one is at the other node, each in
-// its own words; here it is refused in words that are of no slot. Whatever they are, the
-// reader may live.
+// A server refuses a command whose keys are at different nodes with an error of
+// its own wording; here the wording does not mention a slot. Whatever the
+// wording, the reader may be alive.
 func TestReaderMayLive(t *testing.T) {
 	server := redistest.Start(t)
 	s := &scripted{t, server.Client(t)}

@@ -27,7 +27,7 @@ type room struct {
 	clashes          int
 }
 
-// enter notes somebody inside; the function returned notes that they have left.
+// enter records somebody inside until leave is called.
 func (r *room) enter(write bool) (leave func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,7 +48,7 @@ func (r *room) enter(write bool) (leave func()) {
 	}
 }
 
-// crowd is 64 goroutines on 8 clients that do what people do with one lock.
+// crowd is 64 goroutines on 8 clients that use one lock in all ways.
 type crowd struct {
 	room    room
 	expired atomic.Int64 // holds that were left to their lease
@@ -148,8 +148,8 @@ func (c *crowd) round(t *testing.T, rw *rwlock.RWLock) error {
 	return h.Unlock(ctx)
 }
 
-// TestStressFakeTime: who is left to a lease stays inside until told of its
-// end, and nobody else is let in before.
+// TestStressFakeTime leaves some holds to their leases. Their holders stay
+// inside until they are told of the end, and nobody else is let in before.
 func TestStressFakeTime(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		c := &crowd{
@@ -162,8 +162,8 @@ func TestStressFakeTime(t *testing.T) {
 	})
 }
 
-// TestStress is the same on a real server; there who is left to a lease goes,
-// because no machine is on time.
+// TestStress is the same on a real server. There a holder that is left to its
+// lease leaves, because no machine is exactly on time.
 func TestStress(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -219,7 +219,7 @@ func TestTwoWritersTakeTurns(t *testing.T) {
 	require.Empty(t, s.Do(t, "KEYS", "*"))
 }
 
-// The keys of one lock lie in one slot.
+// The keys of one lock are in one slot.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	cl := redistest.StartCluster(t, 3)

@@ -19,7 +19,7 @@ import (
 	"github.com/latchkey-go/latchkey/rwlock"
 )
 
-// lease is the default one, and window for how long it is believed in.
+// lease is the default lease, and window is how long it is trusted.
 const (
 	lease  = 30 * time.Second
 	window = lease - lease/100 - 2*time.Millisecond
@@ -60,7 +60,7 @@ func (b *bubble) lock(opts ...rwlock.Option) *rwlock.RWLock {
 	return rwlock.New(b.client(), "a", opts...)
 }
 
-// at is the time since the beginning.
+// at returns the time since the beginning.
 func (b *bubble) at() time.Duration { return time.Since(b.began) }
 
 func (b *bubble) must(h *latchkey.Hold, err error) *latchkey.Hold {
@@ -74,8 +74,8 @@ func (b *bubble) unlock(h *latchkey.Hold) {
 	require.NoError(b, h.Unlock(b.ctx))
 }
 
-// later acquires in a goroutine of its own, which is blocked when later returns
-// if it is not through.
+// later acquires on a goroutine of its own. When later returns, that goroutine
+// has finished or is blocked.
 func (b *bubble) later(l *rwlock.Lock, opts ...latchkey.LockOption) <-chan result {
 	return b.laterCtx(b.ctx, l, opts...)
 }
@@ -96,7 +96,7 @@ type result struct {
 	at   time.Duration
 }
 
-// got is the hold that a later has come to, which it must now.
+// got returns the hold of a later, which must have it now.
 func (b *bubble) got(ch <-chan result) *latchkey.Hold {
 	b.Helper()
 	synctest.Wait()
@@ -145,7 +145,7 @@ func TestReadersShareAndWritersDoNot(t *testing.T) {
 	})
 }
 
-// A reader behind a writer waits as anybody waits.
+// A reader behind a writer waits like any waiter.
 func TestReaderWaits(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		c := b.client()
@@ -188,7 +188,7 @@ func TestReaderWaits(t *testing.T) {
 	})
 }
 
-// RW-07: a writer's release lets all readers in, not one.
+// RW-07: a writer's release lets in all readers, not only one.
 func TestWriterReleaseWakesAllReaders(t *testing.T) {
 	for how, free := range map[string]func(*bubble, *rwlock.RWLock, *latchkey.Hold){
 		"Unlock": func(b *bubble, _ *rwlock.RWLock, h *latchkey.Hold) { b.unlock(h) },
@@ -235,7 +235,7 @@ func TestWriterReleaseWakesAllReaders(t *testing.T) {
 	}
 }
 
-// Readers that have waited for a writer do not come in one by one, however many more
+// Readers that have waited for a writer do not come in one by one, however many
 // come and go meanwhile.
 func TestReadersGoInTogether(t *testing.T) {
 	inBubble(t, func(b *bubble) {
@@ -276,7 +276,7 @@ func TestReadersGoInTogether(t *testing.T) {
 	})
 }
 
-// The last reader's release wakes a writer, and only the last.
+// Only the release of the last reader wakes a writer.
 func TestLastReaderWakesWriter(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		rw := b.lock()
@@ -372,7 +372,8 @@ func TestDowngradeInOneCall(t *testing.T) {
 	})
 }
 
-// RW-01: a read lock given back under the write lock leaves that alone.
+// RW-01: the release of a read lock under the write lock leaves the write lock
+// unchanged.
 func TestNestedReadUnderWrite(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		rw, other := b.lock(), b.lock()
@@ -403,7 +404,7 @@ func TestNestedReadUnderWrite(t *testing.T) {
 	})
 }
 
-// A writer that reads stands in no line with readers who wait for it.
+// A writer that reads does not stand in the line of readers that wait for it.
 func TestWriterOvertakesWaitingReaders(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		rw := b.lock()
@@ -453,8 +454,8 @@ func TestUpgradeIsRefused(t *testing.T) {
 	})
 }
 
-// A holder that comes to read while it waits to write, on two goroutines, is
-// told so.
+// A holder that gets the read lock on one goroutine while it waits for the
+// write lock on another gets ErrUpgrade.
 func TestUpgradeByTwoGoroutines(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		rw := b.lock()
@@ -500,8 +501,7 @@ func TestLeasesOfReaders(t *testing.T) {
 	})
 }
 
-// RW-04: a reader that has died keeps nobody out beyond its lease, whatever
-// others do.
+// RW-04: a dead reader keeps nobody out beyond its lease, whatever others do.
 func TestDeadReaderBesideLiveOnes(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -535,8 +535,8 @@ func TestDeadReaderBesideLiveOnes(t *testing.T) {
 	}
 }
 
-// The hash of a lock whose readers are dead may live on: Redisson's renewal sets
-// it to 30 s, for whoever is in it. It is free all the same.
+// The hash of a lock whose readers are dead may live on, because Redisson's
+// renewal sets it to 30 s for whoever is in it. The lock is free all the same.
 func TestDeadReadersWhoseHashLives(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		rw := b.lock()
@@ -560,7 +560,7 @@ func TestDeadReadersWhoseHashLives(t *testing.T) {
 	})
 }
 
-// A Java reader that is renewed keeps the hash, and no dead reader of ours.
+// A Java reader that is renewed keeps the hash, but no dead Go reader.
 func TestDeadReaderBesideJava(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		rw := rwlock.New(b.client(), "rw")
@@ -589,8 +589,8 @@ func TestDeadReaderBesideJava(t *testing.T) {
 	})
 }
 
-// RW-03: readers are renewed with their own timeouts, in one script a client
-// and period; and never another's.
+// RW-03: readers are renewed with their own timeouts, by one script for each
+// client and period, and never with those of others.
 func TestRenewal(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		c := b.client()
@@ -624,8 +624,8 @@ func TestRenewal(t *testing.T) {
 	})
 }
 
-// A renewal that meets an Unlock of one of two holds must not take the other
-// for lost.
+// A renewal during the Unlock of one of two holds does not take the other for
+// lost.
 func TestRenewalMeetsUnlock(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		rdb := b.Client()
@@ -647,8 +647,8 @@ func TestRenewalMeetsUnlock(t *testing.T) {
 	})
 }
 
-// A reader whose timeout has gone is lost, even if its field is there: a writer
-// may come in at any time.
+// A reader whose timeout has gone is lost even if its field exists, because a
+// writer may come in at any time.
 func TestReaderWithoutTimeoutIsLost(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		rw := b.lock()
@@ -665,7 +665,7 @@ func TestReaderWithoutTimeoutIsLost(t *testing.T) {
 }
 
 // readFor reads for d again and again until ctx ends, and returns the longest
-// wait of all.
+// wait.
 func (b *bubble) readFor(ctx context.Context, l *rwlock.Lock, d time.Duration) <-chan time.Duration {
 	ch := make(chan time.Duration, 1)
 	go func() {
@@ -685,7 +685,7 @@ func (b *bubble) readFor(ctx context.Context, l *rwlock.Lock, d time.Duration) <
 	return ch
 }
 
-// RW-08: with readers who are never all away, a writer gets in within its bound.
+// RW-08: a writer gets in within its bound although there is always a reader.
 func TestWriterIsNotStarved(t *testing.T) {
 	stream := func(b *bubble, ctx context.Context, n int, d time.Duration) (waits []<-chan time.Duration) {
 		for range n {
@@ -797,7 +797,8 @@ func TestReadersAreNotStarved(t *testing.T) {
 	})
 }
 
-// One attempt leaves no sign, and a bounded wait one that ends with it.
+// A single attempt leaves no sign. The sign of a bounded wait ends with the
+// wait.
 func TestSignEndsWithTheWait(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		rw := b.lock()
@@ -943,7 +944,8 @@ func TestLabels(t *testing.T) {
 	})
 }
 
-// Two locks whose keys and fields read the same side by side are two.
+// Two locks whose keys and fields look alike when they are concatenated are two
+// locks.
 func TestNamesThatLookAlike(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		c := b.client()
@@ -987,8 +989,8 @@ func TestBadArguments(t *testing.T) {
 	}
 }
 
-// A holder is known by what Info shows of it, whichever half that is of; and each half
-// takes away its own holds only.
+// A holder may be named as Info shows it for either half. Each half takes away
+// only its own holds.
 func TestForceUnlockHolderOfTheOtherHalf(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		c := b.client()
@@ -1017,8 +1019,8 @@ func TestForceUnlockHolderOfTheOtherHalf(t *testing.T) {
 	})
 }
 
-// A holder that has lost the write lock to another, and does not know it yet, learns it
-// when a read of its own is refused, and waits in line like anybody else.
+// A holder that has lost the write lock to another, and does not know it yet,
+// learns it when its read is refused, and waits in line like any other.
 func TestReadUnderALostWrite(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		c := b.client()

@@ -18,8 +18,8 @@ import (
 	"github.com/latchkey-go/latchkey/rwlock"
 )
 
-// What Redisson 4.7 does, written down from a description of it, without its
-// unlock latches. KEYS: the lock, then the Redis channel or the timeouts.
+// Redisson 4.7's scripts, written down from a description, without its unlock
+// latches. KEYS: the lock, then the Redis channel or the timeouts.
 var (
 	javaAcquireRead = redis.NewScript(`
 		local name, tp, lease, owner, writer = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
@@ -131,7 +131,7 @@ var (
 		return 1`)
 )
 
-// A party is somebody who uses the lock "rw".
+// A party is a user of the lock "rw".
 type party interface {
 	id() string
 	// read and write make one attempt, with a lease.
@@ -151,7 +151,7 @@ type java struct {
 
 func (j *java) id() string { return j.owner }
 
-// acquired reads a reply: nil is success, and nothing else is.
+// acquired reports whether a reply means success, which is nil.
 func (j *java) acquired(cmd *redis.Cmd) bool {
 	j.Helper()
 	if errors.Is(cmd.Err(), redis.Nil) {
@@ -201,7 +201,7 @@ func (j *java) renew() bool {
 	return n == 1
 }
 
-// goer is one holder of a client of ours.
+// goer is one holder of a latchkey client.
 type goer struct {
 	*testing.T
 	rw    *rwlock.RWLock
@@ -255,7 +255,7 @@ type wire struct {
 	reason string
 }
 
-// onWire runs f for each way in which A and B can be Java and Go, on both kinds
+// onWire runs f for each combination of Java and Go as A and B, on both kinds
 // of server.
 func onWire(t *testing.T, f func(w *wire)) {
 	newParty := func(t *testing.T, rdb *redis.Client, what, owner string) party {
@@ -277,8 +277,8 @@ func onWire(t *testing.T, f func(w *wire)) {
 	})
 }
 
-// is checks the whole of Redis: the hash, as field and value in turn with A and
-// B for the holders, its lease, and the timeouts there are.
+// is checks everything in Redis: the hash, as alternating fields and values
+// with A and B for the holders, its lease, and the timeouts.
 func (w *wire) is(fields string, lease time.Duration, timeouts ...string) {
 	w.Helper()
 	long := strings.NewReplacer("A", w.a.id(), "B", w.b.id())
@@ -442,7 +442,7 @@ func TestWireNestedReadUnderWrite(t *testing.T) {
 	})
 }
 
-// TestWireTakeTurns: each lets the other wait, and wakes it.
+// TestWireTakeTurns checks that each side makes the other wait, and wakes it.
 func TestWireTakeTurns(t *testing.T) {
 	s := redistest.Start(t)
 	j := &java{t, s.Client(t), "16fd2706-8baf-433b-82eb-8c7fada847da:42"}

@@ -14,7 +14,7 @@ import (
 	"github.com/latchkey-go/latchkey/semaphore"
 )
 
-// waiting begins to acquire n permits on a goroutine of its own.
+// waiting starts to acquire n permits on a goroutine of its own.
 func waiting(t *testing.T, s *semaphore.Semaphore, n int) <-chan error {
 	ch := make(chan error, 1)
 	go func() { ch <- s.Acquire(t.Context(), n) }()
@@ -22,11 +22,11 @@ func waiting(t *testing.T, s *semaphore.Semaphore, n int) <-chan error {
 	return ch
 }
 
-// scripts is how many scripts were run.
+// scripts returns the number of scripts that were run.
 func scripts(env *redistest.Env) int64 { return env.Commands("evalsha") + env.Commands("eval") }
 
-// contend has one caller hold the one permit, by a grant that Redis made while
-// the others waited.
+// contend makes one caller hold the one permit, which Redis granted while the
+// others waited.
 func contend(t *testing.T, s *semaphore.Semaphore, others int) (waiters []<-chan error) {
 	require.NoError(t, s.Acquire(t.Context(), 1))
 	for range others + 1 {
@@ -60,8 +60,8 @@ func TestPermitGoesOnInMemory(t *testing.T) {
 	})
 }
 
-// Redisson has one Redis channel for the semaphores s and {s}. A permit of the one goes on
-// to nobody who waits for the other.
+// Redisson has one Redis channel for the semaphores s and {s}. A permit of one
+// is not handed over to waiters of the other.
 func TestPermitStaysWithItsName(t *testing.T) {
 	locktest.InFakeTime(t, func(t *testing.T, _ *redistest.Env, c *latchkey.Client) {
 		s, other := set(t, c, "s", 1), set(t, c, "{s}", 1)
@@ -118,8 +118,8 @@ func TestPermitsGoOnOnlyToWhomTheyAreEnough(t *testing.T) {
 	})
 }
 
-// Some have gone on, and Redis refuses the others: whoever gave all of them back must
-// not take that for an error after which he may do so again.
+// Some permits have been handed over, and Redis refuses the others. The error
+// must not suggest to the caller that it may give all of them back again.
 func TestPermitsGoOnInPart(t *testing.T) {
 	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		s := set(t, c, "s", 3)
@@ -154,8 +154,8 @@ func TestPermitsNeverGoOnWithoutHandOver(t *testing.T) {
 	})
 }
 
-// Clients that wait get their turn although another one has waiters of its own
-// all the time.
+// Waiting clients get their turn although another client always has waiters of
+// its own.
 func TestPermitsGoRoundTheClients(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, env *redistest.Env) {
 		greedy, other := locktest.NewClient(t, env.Redis), locktest.NewClient(t, env.Client())

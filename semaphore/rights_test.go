@@ -15,8 +15,8 @@ import (
 	"github.com/latchkey-go/latchkey/semaphore"
 )
 
-// TestNeverHalfWay: a script that stops half way, because the user may not run one of its
-// commands, loses no permit and makes none.
+// TestNeverHalfWay checks that a script that stops in the middle, because the
+// user may not run one of its commands, neither loses nor makes a permit.
 func TestNeverHalfWay(t *testing.T) {
 	const look = `return tostring(redis.call('GET', KEYS[1]))`
 	const drained = `return tostring(redis.call('GET', KEYS[1])) .. (string.match(redis.call('GET', KEYS[2]) or '', ':.*') or '')`
@@ -50,8 +50,8 @@ func TestNeverHalfWay(t *testing.T) {
 	)
 }
 
-// TestUndoWithoutRights: permits that were taken by a call that has ended without an answer
-// come back even if the right to give them back is missing for a while.
+// TestUndoWithoutRights checks that permits of a call that ended without a
+// reply come back even if the right to give them back is missing for a while.
 func TestUndoWithoutRights(t *testing.T) {
 	srv := redistest.Start(t)
 	proxy := redistest.NewProxy(t, srv.Addr)

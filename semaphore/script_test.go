@@ -18,15 +18,15 @@ import (
 	"github.com/latchkey-go/latchkey/semaphore"
 )
 
-// What the scripts are told about time: no later than in 5 s, the caller's idea
-// of the server's clock may be off by one, and claims are kept for a minute.
+// The deadlines of the scripts: 5 s from now, and the caller's idea of the
+// server's clock may be wrong by one second. Claims are kept for a minute.
 const (
 	within = 5000
 	ahead  = within + 1000
 	keep   = 60000
 )
 
-// A scripted is a server that scripts run on, with nothing of ours between.
+// A scripted is a server on which scripts run directly, without the library.
 type scripted struct {
 	*testing.T
 	rdb *redis.Client
@@ -47,8 +47,8 @@ func (s *scripted) do(args ...any) any {
 
 func (s *scripted) now() int64 { return s.rdb.Time(s.Context()).Val().UnixMilli() }
 
-// run runs a script. The answer is its integers; a single one, and a server time
-// at the end, are shown as "now".
+// run runs a script and returns the integers of its reply. A single integer,
+// and a server time at the end, are shown as "now".
 func (s *scripted) run(script *lua.Script, keys string, args ...any) string {
 	s.Helper()
 	all := []any{"EVAL", script.Source, len(strings.Fields(keys))}
@@ -74,7 +74,7 @@ func (s *scripted) run(script *lua.Script, keys string, args ...any) string {
 	return strings.Join(out, " ")
 }
 
-// state is all strings that the server has; "…" marks those that expire.
+// state returns all strings on the server; "…" marks those that expire.
 func (s *scripted) state() string {
 	s.Helper()
 	keys := s.rdb.Keys(s.Context(), "*").Val()
@@ -114,7 +114,7 @@ func TestNoSemaphore(t *testing.T) {
 	})
 }
 
-// The story of one claim: granted, asked again, followed, undone.
+// The life of one claim: granted, asked again, followed, undone.
 func TestClaim(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		s.do("SET", "s", 5)
@@ -224,8 +224,9 @@ func TestLateRequests(t *testing.T) {
 	})
 }
 
-// A request that was carried out in time, and comes a second time when it is over, is
-// answered as what it is: done. Who was told "too late" would not undo it.
+// A request that was executed in time and arrives again after its deadline is
+// reported as done. A caller that was told that it came too late would not undo
+// it.
 func TestLateRepeats(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		s.do("SET", "s", 5)
@@ -245,7 +246,7 @@ func TestLateRepeats(t *testing.T) {
 	})
 }
 
-// At the memory limit Redis refuses what may need more of it. To give back must
+// At the memory limit Redis refuses what may need more memory. Giving back must
 // work all the same.
 func TestMemoryLimit(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
@@ -269,7 +270,7 @@ func TestMemoryLimit(t *testing.T) {
 	require.Equal(t, 5, available(t, s))
 }
 
-// A raw peer is what Java does on the wire: §11 of the notes on Redisson.
+// A raw peer does what Java does on the wire: §11 of the notes on Redisson.
 func TestRawPeer(t *testing.T) {
 	srv := redistest.Start(t)
 	rdb := srv.Client(t)
@@ -340,10 +341,10 @@ func TestRawPeer(t *testing.T) {
 	require.Less(t, worst, 50*time.Millisecond+slack)
 }
 
-// slack is what the race detector and a busy machine add to a bound.
+// slack is the tolerance for the race detector and a busy machine.
 const slack = 150 * time.Millisecond
 
-// Redis Cluster: all keys of a semaphore lie in one slot.
+// In a cluster all keys of a semaphore are in one slot.
 func TestCluster(t *testing.T) {
 	cl := redistest.StartCluster(t, 3)
 	c := locktest.NewClient(t, cl.Client(t))

@@ -20,7 +20,7 @@ import (
 	"github.com/latchkey-go/latchkey/semaphore"
 )
 
-// set makes the semaphore of that name with n permits.
+// set creates the semaphore with n permits.
 func set(t testing.TB, c *latchkey.Client, name string, n int) *semaphore.Semaphore {
 	t.Helper()
 	s := semaphore.New(c, name)
@@ -184,7 +184,7 @@ func TestTTLIsKept(t *testing.T) {
 	})
 }
 
-// Claims are forgotten after a minute, and then only the count is left.
+// Claims expire after a minute, and then only the count is left.
 func TestOnlyTheCountIsLeft(t *testing.T) {
 	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()
@@ -285,7 +285,8 @@ func TestFirstComeFirstServed(t *testing.T) {
 	})
 }
 
-// One question serves many waiters, and none asks who cannot be served.
+// One request serves many waiters, and a waiter that cannot be served does not
+// ask.
 func TestOneQuestionServesMany(t *testing.T) {
 	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()
@@ -314,8 +315,8 @@ func TestOneQuestionServesMany(t *testing.T) {
 	})
 }
 
-// Whoever gives up, at whatever moment, leaves nothing behind, and does not take
-// the wake-up of others with him.
+// A waiter that gives up at any moment leaves nothing behind and does not lose
+// the wake-up of others.
 func TestCancelStorm(t *testing.T) {
 	srv := redistest.Start(t)
 	c := locktest.NewClient(t, srv.Client(t))
@@ -357,8 +358,8 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// What an acquire without an answer took comes back by nothing but its undoing: Close
-// waits for that as long as it may, and says when it could not be done.
+// Only undoing brings back what an acquire without a reply took. Close waits
+// for that as long as it may, and reports when it could not be done.
 func TestCloseUndoes(t *testing.T) {
 	for _, heals := range []bool{true, false} {
 		t.Run(fmt.Sprintf("heals=%v", heals), func(t *testing.T) {
@@ -395,7 +396,7 @@ func TestCloseUndoes(t *testing.T) {
 	}
 }
 
-// A message that is lost costs a recheck, no more.
+// A lost message costs only a recheck.
 func TestLostMessage(t *testing.T) {
 	locktest.InFakeTime(t, func(t *testing.T, env *redistest.Env, c *latchkey.Client) {
 		ctx := t.Context()

@@ -22,8 +22,8 @@ import (
 	"github.com/latchkey-go/latchkey/semaphore"
 )
 
-// stressAddr names the variable with the address of the server, by which a
-// process knows that it is one of TestStress's.
+// stressAddr is the environment variable with the address of the server. A
+// process that has it belongs to TestStress.
 const stressAddr = "LATCHKEY_SEMAPHORE_STRESS_ADDR"
 
 const (
@@ -33,7 +33,7 @@ const (
 	capacity  = 5
 )
 
-// duration is how long a stress test runs.
+// duration returns how long a stress test runs.
 func duration() time.Duration {
 	if d, err := time.ParseDuration(os.Getenv("LATCHKEY_STRESS")); err == nil {
 		return d
@@ -41,13 +41,14 @@ func duration() time.Duration {
 	return time.Duration(redistest.Many(2000, 1000)) * time.Millisecond
 }
 
-// insideCount counts who is in the critical section, in Redis: all processes see it.
+// insideCount counts the callers in the critical section, in Redis, for all
+// processes.
 var insideCount = redis.NewScript(`
 local n = redis.call('INCRBY', KEYS[1], ARGV[1])
 if n > tonumber(redis.call('GET', KEYS[2]) or 0) then redis.call('SET', KEYS[2], n) end
 return n`)
 
-// work takes permits and gives them back until the time is over.
+// work takes and releases permits until the time is over.
 func work(rdb *redis.Client, c *latchkey.Client, end time.Time, seed int) (rounds int, err error) {
 	ctx := context.Background()
 	s := semaphore.New(c, "s")
@@ -82,7 +83,7 @@ func work(rdb *redis.Client, c *latchkey.Client, end time.Time, seed int) (round
 	return rounds, nil
 }
 
-// stressChild is the life of one of the processes.
+// stressChild runs in one of the processes.
 func stressChild(addr string) int {
 	var wg sync.WaitGroup
 	var failed atomic.Bool
@@ -111,8 +112,8 @@ func stressChild(addr string) int {
 	return 0
 }
 
-// 64 goroutines on each of 8 clients in each of 4 processes: never more out than
-// there are, and all back in the end.
+// 64 goroutines on each of 8 clients in each of 4 processes: no more permits
+// are out than exist, and all are back at the end.
 func TestStress(t *testing.T) {
 	srv := redistest.Start(t)
 	s := set(t, locktest.NewClient(t, srv.Client(t)), "s", capacity)
@@ -132,8 +133,8 @@ func TestStress(t *testing.T) {
 	t.Log("most at a time: ", srv.Do(t, "GET", "most")[0])
 }
 
-// Replies are dropped and delayed, connections are cut: no permit is lost, none
-// comes from nothing.
+// Replies are dropped and delayed, and connections are cut: no permit is lost
+// or created.
 func TestConservation(t *testing.T) {
 	const permits, callers = 5, 24
 	srv := redistest.Start(t)
