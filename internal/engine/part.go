@@ -13,7 +13,8 @@ import (
 
 // This file lets a lock be a member of a multi-lock.
 
-// LockSeam, embedded in a lock, lets a multi-lock find its engine and Spec.
+// LockSeam lets a multi-lock find the engine and the Spec of a lock that embeds
+// it.
 type LockSeam struct {
 	e *Engine
 	s *Spec
