@@ -15,6 +15,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/internal/names"
@@ -65,6 +66,9 @@ func (s *Server) Redis(t testing.TB) *redis.Client {
 		// keeps, and a timer of one bubble breaks the next. The pool is large
 		// enough that no caller waits.
 		PoolSize: 10_000,
+		// Of that many connections go-redis makes a queue of megabytes for each
+		// client.
+		MaintNotificationsConfig: &maintnotifications.Config{HandoffQueueSize: 1},
 		Dialer: func(context.Context, string, string) (net.Conn, error) {
 			return s.mini.Dial()
 		},

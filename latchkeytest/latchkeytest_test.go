@@ -2,6 +2,7 @@ package latchkeytest_test
 
 import (
 	"context"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"testing"
@@ -169,4 +170,15 @@ func TestCrowdsInBubbles(t *testing.T) {
 			all.Wait()
 		})
 	}
+}
+
+// A client costs no megabytes, though its pool is large.
+func TestClientIsSmall(t *testing.T) {
+	s := latchkeytest.NewServer(t)
+	s.Redis(t)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	s.Redis(t)
+	runtime.ReadMemStats(&after)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20))
 }
