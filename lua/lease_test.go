@@ -116,8 +116,7 @@ func leasedScripts() []leased {
 		{"lingers", lua.RLockRelease, []string{"lock"}, held, timely([]any{"me", 0}, "ch", "PUBLISH", 1, "heir"), nil},
 		{"given", lua.RLockRelease, []string{"lock", "list", "token"}, held, timely([]any{"me", 0}, "ch", "PUBLISH", 0, "me:1 1 me word", "1", "", 0, long), []string{"token"}},
 		{"listed", lua.RLockRelease, []string{"lock", "list"}, append(slices.Clone(held), list...), timely([]any{"me", 0}, "ch", "PUBLISH", 0, "me:1 1 me word", "", "", 0, long), nil},
-		{"passed", lua.RLockPass, []string{"lock", "token"}, held, timely([]any{"me", "you", 1, 1}, 5), []string{"token"}},
-		{"passed as it is", lua.RLockPass, []string{"lock"}, held, timely([]any{"me", "you", 1, 0}), nil},
+		{"passed", lua.RLockPass, []string{"lock", "token"}, held, timely([]any{"me", "you", 1}, 5), []string{"token"}},
 		{"held", lua.RLockRenew, []string{"lock", "label"}, append(slices.Clone(held), []any{"SET", "label", 1, "PX", 30000}), timely(nil, "me", 1, "", 1), nil},
 
 		{"new", lua.RWLockAcquireRead, []string{"lock", "sign", timeouts[0], "label"}, nil, timely([]any{"me", "me:write", 1, 1}, "label"), nil},

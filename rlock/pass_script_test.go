@@ -11,9 +11,9 @@ import (
 )
 
 // pass runs rlock/pass within its deadline. It returns {status, token, more}.
-func (s *scripted) pass(keys []string, from, to string, count, lease int, more ...any) []int64 {
+func (s *scripted) pass(keys []string, from, to string, lease int, more ...any) []int64 {
 	s.Helper()
-	args := append([]any{from, to, count, lease, s.now() + within, ahead}, more...)
+	args := append([]any{from, to, lease, s.now() + within, ahead}, more...)
 	return s.reply(1, lua.RLockPass, keys, args...)
 }
 
@@ -36,27 +36,22 @@ func TestPassScript(t *testing.T) {
 		silent := s.listen("ch")
 		s.acquire(lock, "me:1", 1, 30000)
 		s.acquire(lock, "me:1", 2, 30000)
-		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:1", "me:2", 1, 60000), "all that it had, for a lease of its own")
+		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:1", "me:2", 60000), "all that it had, for a lease of its own")
 		require.Equal(s, "lock=map[me:2:1] leased", s.state())
 		s.lease("lock", 60000)
-		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:1", "me:2", 1, 60000), "once more")
+		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:1", "me:2", 60000), "once more")
 		require.Equal(s, "lock=map[me:2:1] leased", s.state())
 
-		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:2", "me:3", 1, 10000), "a shorter lease")
-		s.lease("lock", 10000)
-		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:3", "me:4", 3, 0), "what is left of the lease, and a count")
-		require.Equal(s, "lock=map[me:4:3] leased", s.state())
+		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:2", "me:3", 10000), "a shorter lease")
 		s.lease("lock", 10000)
 
-		require.Equal(s, []int64{-1, 0, 0}, s.pass(lock, "me:1", "me:5", 1, 30000), "who has it no more")
-		require.Equal(s, []int64{-1, 0, 0}, s.pass([]string{"free"}, "me:1", "me:5", 1, 30000), "a free lock")
-		require.Equal(s, "lock=map[me:4:3] leased", s.state())
+		require.Equal(s, []int64{-1, 0, 0}, s.pass(lock, "me:1", "me:5", 30000), "who has it no more")
+		require.Equal(s, []int64{-1, 0, 0}, s.pass([]string{"free"}, "me:1", "me:5", 30000), "a free lock")
+		require.Equal(s, "lock=map[me:3:1] leased", s.state())
 		s.lease("lock", 10000)
 
 		s.do("PERSIST", "lock")
-		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:4", "me:5", 1, 0))
-		require.Equal(s, "lock=map[me:5:1]", s.state(), "without a lease, as it was")
-		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:5", "me:6", 1, 5000))
+		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:3", "me:4", 5000), "somebody had made it stay")
 		s.lease("lock", 5000)
 		require.Empty(s, silent(), "nobody is told")
 	})
@@ -69,18 +64,18 @@ func TestPassScriptTellsOfAShorterLease(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		heard := s.listen("ch")
 		s.acquire(lock, "me:1", 1, 30000)
-		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:1", "me:2", 1, 30000, "", "ch", "PUBLISH"))
-		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:2", "me:3", 1, 60000, "", "ch", "PUBLISH"))
-		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:3", "me:4", 1, 0, "", "ch", "PUBLISH"))
+		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:1", "me:2", 30000, "", "ch", "PUBLISH"))
+		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:2", "me:3", 60000, "", "ch", "PUBLISH"))
+		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:3", "me:4", 60000, "", "ch", "PUBLISH"))
 		require.Empty(s, heard(), "no shorter")
-		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:4", "me:5", 1, 10000, "", "ch", "NONE"))
+		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:4", "me:5", 10000, "", "ch", "NONE"))
 		require.Empty(s, heard(), "not to be told")
-		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:5", "me:6", 1, 5000, "", "ch", "PUBLISH"))
+		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:5", "me:6", 5000, "", "ch", "PUBLISH"))
 		require.Equal(s, "0", heard())
-		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:5", "me:6", 1, 5000, "", "ch", "PUBLISH"), "once more")
+		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:5", "me:6", 5000, "", "ch", "PUBLISH"), "once more")
 		require.Empty(s, heard())
 		require.NoError(s, s.rdb.Persist(s.Context(), "lock").Err())
-		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:6", "me:7", 1, 5000, "", "ch", "PUBLISH"), "somebody had made it stay")
+		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:6", "me:7", 5000, "", "ch", "PUBLISH"), "somebody had made it stay")
 		require.Equal(s, "0", heard())
 	})
 }
@@ -89,10 +84,10 @@ func TestPassScriptOutOfTime(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		s.acquire([]string{"lock"}, "me:1", 1, 30000)
 		for what, notAfter := range map[string]int64{"late": s.now() - 1, "too far ahead": s.now() + ahead + 1000} {
-			got := s.reply(1, lua.RLockPass, []string{"lock"}, "me:1", "me:2", 1, 30000, notAfter, ahead)
+			got := s.reply(1, lua.RLockPass, []string{"lock"}, "me:1", "me:2", 30000, notAfter, ahead)
 			require.Equal(s, []int64{-2, 0, 0}, got, what)
 		}
-		got := s.reply(1, lua.RLockPass, []string{"lock", "token"}, "me:1", "me:2", 1, 30000, s.now()-1, ahead, 1)
+		got := s.reply(1, lua.RLockPass, []string{"lock", "token"}, "me:1", "me:2", 30000, s.now()-1, ahead, 1)
 		require.Equal(s, []int64{-2, 0, 0}, got)
 		require.Equal(s, "lock=map[me:1:1] leased", s.state())
 	})
@@ -102,34 +97,34 @@ func TestPassScriptFenced(t *testing.T) {
 	keys, lock := []string{"lock", "token"}, []string{"lock"}
 	onBoth(t, func(s *scripted) {
 		first := s.acquire(keys, "me:1", 1, 30000, 1)[2]
-		got := s.pass(keys, "me:1", "me:2", 1, 30000, 1)
+		got := s.pass(keys, "me:1", "me:2", 30000, 1)
 		require.Equal(s, int64(1), got[0])
 		require.Greater(s, got[1], first)
-		require.Equal(s, got, s.pass(keys, "me:1", "me:2", 1, 30000, 1), "the same token when it is asked again")
-		require.Equal(s, []int64{-1, 0, 0}, s.pass(keys, "me:1", "me:3", 1, 30000, 1))
+		require.Equal(s, got, s.pass(keys, "me:1", "me:2", 30000, 1), "the same token when it is asked again")
+		require.Equal(s, []int64{-1, 0, 0}, s.pass(keys, "me:1", "me:3", 30000, 1))
 
 		s.do("SET", "token", "9007199254740000") // a clock that was ahead
-		require.Equal(s, []int64{1, 9007199254740001, 0}, s.pass(keys, "me:2", "me:3", 1, 30000, 1))
+		require.Equal(s, []int64{1, 9007199254740001, 0}, s.pass(keys, "me:2", "me:3", 30000, 1))
 		s.do("DEL", "token") // a loss of data
-		require.Greater(s, s.pass(keys, "me:3", "me:4", 1, 30000, 1)[1], got[1])
+		require.Greater(s, s.pass(keys, "me:3", "me:4", 30000, 1)[1], got[1])
 		require.EqualValues(s, -1, s.pttl("token"), "it never expires")
 
-		got = s.pass(keys, "me:4", "me:5", 1, 30000, 1000)
+		got = s.pass(keys, "me:4", "me:5", 30000, 1000)
 		s.tokenIs(got[1] + got[2])
 		last := s.serverMicros() - 1_000_000
 		s.do("SET", "token", last)
-		got = s.pass(keys, "me:5", "me:4", 1, 30000, 1000)
+		got = s.pass(keys, "me:5", "me:4", 30000, 1000)
 		require.Equal(s, []int64{1, 999}, []int64{got[0], got[2]}, "as many as it has asked for")
 		require.Greater(s, got[1], last+1, "the newest ones of that time")
 		last = got[1] + 999
 		s.tokenIs(last)
 		require.LessOrEqual(s, last, s.serverMicros(), "they are not ahead of the clock")
-		require.Equal(s, []int64{1, last, 0}, s.pass(keys, "me:5", "me:4", 1, 30000, 1000), "asked again: one token that nobody else has")
+		require.Equal(s, []int64{1, last, 0}, s.pass(keys, "me:5", "me:4", 30000, 1000), "asked again: one token that nobody else has")
 		s.tokenIs(last)
-		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:4", "me:5", 1, 30000))
+		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:4", "me:5", 30000))
 		s.tokenIs(last) // no token asked for, none taken
 
-		got = s.pass(keys, "me:5", "me:4", 1, 30000, 1_000_000_000)
+		got = s.pass(keys, "me:5", "me:4", 30000, 1_000_000_000)
 		require.Equal(s, last+1, got[1], "all since the last one")
 		require.Positive(s, got[2])
 		require.LessOrEqual(s, got[1]+got[2], s.serverMicros())
@@ -137,22 +132,22 @@ func TestPassScriptFenced(t *testing.T) {
 
 		last += 1_000_000_000
 		s.do("SET", "token", last)
-		require.Equal(s, []int64{1, last + 1, 0}, s.pass(keys, "me:4", "me:5", 1, 30000, 1000), "ahead of the clock already")
+		require.Equal(s, []int64{1, last + 1, 0}, s.pass(keys, "me:4", "me:5", 30000, 1000), "ahead of the clock already")
 		before := s.serverMicros()
 		s.do("DEL", "token") // those of the time before may have been taken
-		got = s.pass(keys, "me:5", "me:4", 1, 30000, 1000)
+		got = s.pass(keys, "me:5", "me:4", 30000, 1000)
 		require.GreaterOrEqual(s, got[1], before)
 		require.Zero(s, got[2])
-		require.Equal(s, got, s.pass(keys, "me:5", "me:4", 1, 30000, 1000))
+		require.Equal(s, got, s.pass(keys, "me:5", "me:4", 30000, 1000))
 		s.do("DEL", "token")
-		again := s.pass(keys, "me:5", "me:4", 1, 30000, 1000)
+		again := s.pass(keys, "me:5", "me:4", 30000, 1000)
 		require.Greater(s, again[1], got[1], "lost since then")
 		s.tokenIs(again[1])
 
 		state := s.state()
 		s.do("RENAME", "token", "kept")
 		s.do("RPUSH", "token", "x")
-		_, err := s.run(lua.RLockPass, keys, "me:4", "me:5", 1, 30000, s.now()+within, ahead, 1)
+		_, err := s.run(lua.RLockPass, keys, "me:4", "me:5", 30000, s.now()+within, ahead, 1)
 		require.ErrorContains(s, err, "WRONGTYPE")
 		s.do("RENAME", "kept", "token")
 		require.Equal(s, state, s.state())
@@ -162,7 +157,7 @@ func TestPassScriptFenced(t *testing.T) {
 func TestPassScriptLeavesOtherTypesAlone(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		s.do("SET", "lock", "x")
-		_, err := s.run(lua.RLockPass, []string{"lock"}, "me:1", "me:2", 1, 0, s.now()+within, ahead)
+		_, err := s.run(lua.RLockPass, []string{"lock"}, "me:1", "me:2", 30000, s.now()+within, ahead)
 		require.ErrorContains(s, err, "WRONGTYPE")
 		require.Equal(s, "lock=x", s.state())
 	})
@@ -177,23 +172,24 @@ func TestPassScriptAtTheMemoryLimit(t *testing.T) {
 	server.Do(t, "CONFIG", "SET", "maxmemory", "1")
 	_, err := s.run(lua.RLockAcquire, []string{"c"}, "me:1", 1, 30000, s.now()+within, ahead)
 	require.ErrorContains(s, err, "OOM")
-	require.Equal(s, []int64{1, 0, 0}, s.pass([]string{"a"}, "me:1", "me:2", 1, 0))
+	require.Equal(s, []int64{1, 0, 0}, s.pass([]string{"a"}, "me:1", "me:2", 20000))
 	s.lease("a", 20000)
-	require.Greater(s, s.pass([]string{"b", "token"}, "me:1", "me:2", 1, 30000, 1)[1], token)
+	require.Greater(s, s.pass([]string{"b", "token"}, "me:1", "me:2", 30000, 1)[1], token)
 	require.Equal(s, map[string]string{"me:2": "1"}, s.rdb.HGetAll(s.Context(), "a").Val())
 	require.Equal(s, map[string]string{"me:2": "1"}, s.rdb.HGetAll(s.Context(), "b").Val())
 }
 
-// A lock that is passed on in the last millisecond of its lease ends with it.
+// A lock that is passed on in the last millisecond of its lease has a new one, or is free.
 func TestPassScriptKeepsALease(t *testing.T) {
 	s := &scripted{T: t, rdb: redistest.Start(t).Client(t)}
-	for range 20 {
-		s.acquire([]string{"lock"}, "me:1", 1, 3)
-		from, to := "me:1", "me:2"
-		for s.pass([]string{"lock"}, from, to, 1, 0)[0] == 1 {
-			require.NotEqual(t, int64(-1), s.pttl("lock"), "it would stay for ever")
-			from, to = to, from
+	for range 200 {
+		s.acquire([]string{"lock"}, "me:1", 1, 1)
+		switch s.pass([]string{"lock"}, "me:1", "me:2", 30000)[0] {
+		case 1:
+			s.lease("lock", 30000)
+			s.do("DEL", "lock")
+		default:
+			require.Empty(t, s.state())
 		}
-		require.Empty(t, s.state())
 	}
 }

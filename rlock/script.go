@@ -264,14 +264,12 @@ func (s *scripts) pass(ctx context.Context, e *engine.Engine, opts run.Options, 
 	if len(r.Unlist) > 0 {
 		keys, args = keys+1, append(args, s.listArg)
 	}
-	args = append(args, r.Holder, r.Heir.Holder, r.Heir.Count, r.Heir.Lease.Milliseconds(), r.Deadline.NotAfter, r.Deadline.Ahead)
-	switch {
-	case r.Heir.Tokens > 0:
-		args = append(args, r.Heir.Tokens, s.channelArg, s.verb(e))
-	case r.Heir.Lease > 0, len(r.Unlist) > 0:
-		args = append(args, "", s.channelArg, s.verb(e))
+	args = append(args, r.Holder, r.Heir.Holder, r.Heir.Lease.Milliseconds(), r.Deadline.NotAfter, r.Deadline.Ahead)
+	var tokens any = ""
+	if r.Heir.Tokens > 0 {
+		tokens = r.Heir.Tokens
 	}
-	args = appendTexts(args, r.Unlist)
+	args = appendTexts(append(args, tokens, s.channelArg, s.verb(e)), r.Unlist)
 	reply, err := e.Eval(ctx, opts, lua.RLockPass, keys, args)
 	if err != nil {
 		return 0, err

@@ -6,37 +6,36 @@
 -- Cost: O(n log m) for n entries to take out of a list of m, at most 32, about 0.1 ms.
 --
 -- KEYS[1]  the lock: a hash of holder -> hold count
--- KEYS[2]  the fencing token counter, when there is an ARGV[7]; it never expires
+-- KEYS[2]  the fencing token counter, when there is an ARGV[6]; it never expires
 -- KEYS[n]  the last one is the list of those who are given the lock, when there is an
---          ARGV[10]: see rlock/release
+--          ARGV[9]: see rlock/release
 -- ARGV[1]  the holder who gives back all that it has
 -- ARGV[2]  the holder who takes
--- ARGV[3]  the hold count that it has then
--- ARGV[4]  its lease, ms; 0: what is left of the present one
--- ARGV[5]  not after: server time, ms since the epoch
--- ARGV[6]  the most by which ARGV[5] may lie ahead, ms
--- ARGV[7]  how many fencing tokens to take, at most: that of the new hold, and those
+-- ARGV[3]  its lease, ms; it has the lock once then
+-- ARGV[4]  not after: server time, ms since the epoch
+-- ARGV[5]  the most by which ARGV[4] may lie ahead, ms
+-- ARGV[6]  how many fencing tokens to take, at most: that of the new hold, and those
 --          behind it for the ones to whom its client hands the lock on. They are the
 --          µs since the last one was taken, so none is ahead of the server's clock,
 --          unless the last one is (may be absent, or '')
--- ARGV[8]  Redis channel of the lock (may be absent)
--- ARGV[9]  how to publish: 'PUBLISH', 'SPUBLISH', 'BOTH' or 'NONE' (absent when
---          ARGV[8] is)
--- ARGV[10...] entries of the holder who takes, to take out of the list (may be absent)
+-- ARGV[7]  Redis channel of the lock (may be absent)
+-- ARGV[8]  how to publish: 'PUBLISH', 'SPUBLISH', 'BOTH' or 'NONE' (absent when
+--          ARGV[7] is)
+-- ARGV[9...] entries of the holder who takes, to take out of the list (may be absent)
 --
 -- Returns {1, server ms, token, more}  passed; so many tokens behind that one are
---                                      taken with it; both are 0 without an ARGV[7]
+--                                      taken with it; both are 0 without an ARGV[6]
 --         {1, server ms, token, 0}     it was already; the token is the last one taken,
 --                                      or a new one where there is no counter
 --         {-1, server ms, 0, 0}        the holder who gives back does not hold the lock
 --         {-2, server ms, 0, 0}        too late; nothing was changed
-local lock, from, to, tokens = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[7])
+local lock, from, to, tokens = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[6])
 local call = redis.call
 
 local time = call('TIME')
 local now = time[1] * 1000 + time[2] / 1000
-local late = now - ARGV[5]
-if late > 0 or -late > tonumber(ARGV[6]) then
+local late = now - ARGV[4]
+if late > 0 or -late > tonumber(ARGV[5]) then
   return {-2, now, 0, 0}
 end
 
@@ -49,8 +48,8 @@ if tokens then
 end
 local has = call('HMGET', lock, to, from)
 if has[1] then
-  if ARGV[10] then
-    redis.pcall('ZREM', KEYS[#KEYS], unpack(ARGV, 10))
+  if ARGV[9] then
+    redis.pcall('ZREM', KEYS[#KEYS], unpack(ARGV, 9))
   end
   if token < 0 then
     token = clock
@@ -62,7 +61,7 @@ if not has[2] then
   return {-1, now, 0, 0}
 end
 -- HDEL is allowed at the memory limit, and once it has run the rest is too.
-local lease, left = tonumber(ARGV[4]), call('PTTL', lock)
+local lease, left = tonumber(ARGV[3]), call('PTTL', lock)
 call('HDEL', lock, '')
 if tokens then
   -- Those that lie ahead of the clock would be above the next ones when the data is
@@ -72,29 +71,27 @@ if tokens then
   more = math.max(math.min(tokens - 1, clock - token), 0)
   call('SET', KEYS[2], string.format('%.0f', token + more))
 end
-call('HSET', lock, to, ARGV[3])
+call('HSET', lock, to, 1)
 call('HDEL', lock, from)
-if lease > 0 then
-  local done = redis.pcall('PEXPIRE', lock, lease)
-  if type(done) == 'table' then
-    -- Who takes would count on that lease.
-    call('HSET', lock, from, has[2])
-    call('HDEL', lock, to)
-    return done
-  end
+local done = redis.pcall('PEXPIRE', lock, lease)
+if type(done) == 'table' then
+  -- Who takes would count on that lease.
+  call('HSET', lock, from, has[2])
+  call('HDEL', lock, to)
+  return done
 end
-if ARGV[10] then
-  redis.pcall('ZREM', KEYS[#KEYS], unpack(ARGV, 10))
+if ARGV[9] then
+  redis.pcall('ZREM', KEYS[#KEYS], unpack(ARGV, 9))
 end
 -- Others sleep for the lease that they have seen, Java without a recheck: nobody would
 -- tell them when a shorter one ends by itself.
-local verb = ARGV[9]
-if verb and lease > 0 and (left > lease + 1000 or left == -1) then
+local verb = ARGV[8]
+if verb and (left > lease + 1000 or left == -1) then
   if verb == 'PUBLISH' or verb == 'BOTH' then
-    redis.pcall('PUBLISH', ARGV[8], '0')
+    redis.pcall('PUBLISH', ARGV[7], '0')
   end
   if verb == 'SPUBLISH' or verb == 'BOTH' then
-    redis.pcall('SPUBLISH', ARGV[8], '0')
+    redis.pcall('SPUBLISH', ARGV[7], '0')
   end
 end
 return {1, now, token, more}

@@ -23,7 +23,7 @@ func Unavailable(addr string, err error) error {
 		why = "it wants a password (-a, " + envAuth + " or in the URL)"
 	case strings.HasPrefix(why, "MOVED "), strings.HasPrefix(why, "ASK "):
 		why = "it is a node of a Redis Cluster (--cluster): " + why
-	case strings.HasPrefix(why, "unknown command"), strings.HasPrefix(why, "ERR unknown command"):
+	case strings.Contains(why, "unknown command"):
 		why = "it lacks a command; if it is a Sentinel, name the master (--sentinel-master): " + why
 	}
 	return exit.Errorf(exit.Unavailable, "Redis at %s: %s", addr, text.Harmless(why))
