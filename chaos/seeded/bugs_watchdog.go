@@ -10,13 +10,13 @@ var watchdogBugs = []Bug{
 	},
 	{
 		Name: "watchdog/one-failure-is-a-loss", What: "one renewal without an answer ends the hold",
-		File: "internal/watchdog/watchdog.go",
+		File: "internal/watchdog/flight.go",
 		Old:  "		case NotOurs:\n			w.removeLocked(it)", New: "		case NotOurs, Failed:\n			w.removeLocked(it)",
 		Package: "internal/watchdog", Run: "^TestTwoOfThreeFailAndNothingIsLost$",
 	},
 	{
 		Name: "watchdog/window-from-the-answer", What: "a renewal is believed in from its answer on",
-		File: "internal/watchdog/watchdog.go",
+		File: "internal/watchdog/flight.go",
 		Old:  "Later(NewWindow(f.sent, r.Lease), now)", New: "Later(NewWindow(now, r.Lease), now)",
 		Package: "internal/watchdog", Run: "^TestBlockedRenewalHidesNothing$|^TestRenewalIsBounded$|^TestFullSlots$|^TestRandomOperations$",
 	},
@@ -46,7 +46,7 @@ var watchdogBugs = []Bug{
 	},
 	{
 		Name: "watchdog/answers-mixed-up", What: "the answers of a batch go to the wrong holds",
-		File: "internal/watchdog/watchdog.go",
+		File: "internal/watchdog/flight.go",
 		Old:  "		switch results[i] {", New: "		switch results[len(f.batch)-1-i] {",
 		Package: "internal/watchdog", Run: "^TestResultsGoToTheirItems$",
 	},
@@ -124,13 +124,13 @@ var watchdogBugs = []Bug{
 	},
 	{
 		Name: "watchdog/long-before-due", What: "a renewal takes along what is due much later",
-		File: "internal/watchdog/watchdog.go",
+		File: "internal/watchdog/flight.go",
 		Old:  "it.renewIn(now) > min(ahead, it.lease/aheadPart) || ", New: "",
 		Package: "internal/watchdog", Run: "^TestSoonDueFollows$",
 	},
 	{
 		Name: "watchdog/queue-forgotten", What: "what waits for a slot is not sent when there is one",
-		File: "internal/watchdog/watchdog.go",
+		File: "internal/watchdog/flight.go",
 		Old:  "		if it.index > 0 && it.queued {\n			return w.batchLocked(l, it, now)", New: "		if it.index < 0 && it.queued {\n			return w.batchLocked(l, it, now)",
 		Package: "internal/watchdog", Run: "^TestFullSlots$",
 	},
@@ -223,5 +223,23 @@ var watchdogBugs = []Bug{
 		File: "internal/engine/handover.go",
 		Old:  "hd.acquireInDoubtUntil.IsZero() && hd.extends == 0 &&", New: "hd.acquireInDoubtUntil.IsZero() &&",
 		Package: "tests/handover", Run: "^TestExtendMeetsTheHandOver$",
+	},
+	{
+		Name: "engine/unlocks-the-next", What: "an Unlock by context releases the hold of a waiter that has taken the holding over meanwhile",
+		File: "internal/engine/holdings.go",
+		Old:  "if now, ok := e.holderIn(ctx, s); ok && now == n {\n\t\t\treturn hd, n, true", New: "if true {\n\t\t\treturn hd, n, true",
+		Package: "tests/handover", Run: "^TestHandOverMeetsAnUnlock$",
+	},
+	{
+		Name: "engine/closes-the-next", What: "a hold that has ended keeps the lock closed behind that of a waiter that has its holding",
+		File: "internal/engine/part.go",
+		Old:  "!ended && until.After", New: "(ended || !ended) && until.After",
+		Package: "tests/handover", Run: "^TestHandOverThenStayClosed$",
+	},
+	{
+		Name: "engine/long-lease-handed-on", What: "an Extend that is answered as its hold is given up hands its lease on",
+		File: "internal/engine/hold.go",
+		Old:  "maybe || h.state != held {", New: "maybe {",
+		Package: "internal/engine", Run: "^TestExtendAnsweredAsTheHoldIsGivenUp$",
 	},
 }
