@@ -69,7 +69,10 @@ func New(rdb redis.UniversalClient, opts ...Option) *Client {
 	if cfg.ID == "" {
 		cfg.ID = uuid.NewString()
 	}
-	return &Client{engine.NewSeam(engine.New(rdb, cfg))}
+	c := new(Client)
+	cfg.Taken = c.taken
+	c.seam = engine.NewSeam(engine.New(rdb, cfg))
+	return c
 }
 
 // ID returns the id that prefixes every holder of this client in Redis.

@@ -238,6 +238,28 @@ func ExampleWithAnswerTimeout() {
 	// Output: holding orders:42
 }
 
+// A refusal says who has the lock.
+func ExampleWithTakenDetails() {
+	rdb, stop := connect()
+	defer stop()
+	client := latchkey.New(rdb, latchkey.WithTakenDetails())
+	defer client.Close()
+	ctx := context.Background()
+	lock := rlock.New(client, "orders:42")
+	hold, err := lock.Lock(ctx, latchkey.Label("billing"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = hold.Unlock(ctx) }()
+
+	_, err = lock.TryLock(ctx)
+	var taken *latchkey.TakenError
+	if errors.As(err, &taken) {
+		fmt.Println(taken.Name, "is held by", taken.Holders[0].Label)
+	}
+	// Output: orders:42 is held by billing
+}
+
 // A waiter without a wake-up asks again after a second.
 func ExampleWithRecheck() {
 	rdb, stop := connect()

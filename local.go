@@ -137,6 +137,9 @@ func (l *localLock) wait(w *localWaiter, bounded bool) (*localHold, error) {
 }
 
 func (l *localLock) wrap(op string, err error) error {
+	if err == ErrNotAcquired { //nolint:errorlint // as it was made above
+		err = &TakenError{Kind: l.spec.Kind, Name: l.spec.Name}
+	}
 	return newError(op, l.spec.Kind, l.spec.Name, false, err)
 }
 

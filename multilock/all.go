@@ -42,7 +42,7 @@ func (t *attempt) begin(ctx context.Context, try bool) (end context.CancelFunc) 
 // bound if negative.
 func (t *attempt) options(wait time.Duration) latchkey.LockOption {
 	cfg := t.cfg
-	cfg.Waits, cfg.Wait = wait >= 0, wait
+	cfg.Waits, cfg.Wait, cfg.Part = wait >= 0, wait, true
 	return engine.LockOptionFunc(func(c *engine.LockConfig) { *c = cfg })
 }
 
@@ -80,12 +80,12 @@ func (t *attempt) all(ctx context.Context) (*whole, error) {
 		case refused < 0:
 			return nil, err
 		case t.once || t.over.Err() != nil && ctx.Err() == nil:
-			return nil, err
+			return nil, t.lock.members[refused].refusal(ctx, err)
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		}
 		if refused == first && !sleep(t.over, pauseFirst) { // a Locker from elsewhere, which returned early
-			return nil, err
+			return nil, t.lock.members[refused].refusal(ctx, err)
 		}
 		first = refused
 	}

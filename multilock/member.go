@@ -2,6 +2,8 @@ package multilock
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -134,4 +136,14 @@ func apart(members []member) {
 			addresses[addr] = i
 		}
 	}
+}
+
+// refusal returns err, with which m has refused, or the same with who has it.
+func (m member) refusal(ctx context.Context, err error) error {
+	var e *latchkey.Error
+	var taken *latchkey.TakenError
+	if m.engine == nil || !errors.As(err, &e) || e.MaybeApplied() || !errors.As(err, &taken) {
+		return err
+	}
+	return m.engine.Refused(ctx, e.Op, m.spec, taken.Lease)
 }

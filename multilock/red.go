@@ -39,7 +39,7 @@ func (t *attempt) majority(ctx context.Context) (*whole, error) {
 	if t.once {
 		var ans wait.Answer
 		if ans, err = c.Try(ctx); err == nil && !ans.Granted {
-			err = c.last.refusal(t.lock.quorum)
+			err = c.last.refusal(t.lock)
 		}
 	} else {
 		err = c.wait(ctx)
@@ -84,7 +84,7 @@ func (c *redWaiter) wait(ctx context.Context) error {
 	}
 	err := lines.Until(ctx, "red "+c.lock.id, c, &p)
 	if errors.Is(err, wait.ErrOver) {
-		return join(engine.ErrNotAcquired, c.last.inDoubt())
+		return join(c.lock.taken(), c.last.inDoubt())
 	}
 	return err
 }
@@ -171,9 +171,9 @@ type round struct {
 }
 
 // refusal returns the error of a single round.
-func (r *round) refusal(quorum int) error {
-	if r.answered >= quorum {
-		return join(engine.ErrNotAcquired, r.inDoubt())
+func (r *round) refusal(l *Lock) error {
+	if r.answered >= l.quorum {
+		return join(l.taken(), r.inDoubt())
 	}
 	return join(r.errs...)
 }

@@ -242,7 +242,11 @@ func (j *job) run(conn *connection) (err error) {
 	}
 	defer rdb.Close()
 	signals := runner.CatchSignals()
-	client := latchkey.New(rdb, latchkey.WithWatchdogTimeout(j.lease))
+	opts := []latchkey.Option{latchkey.WithWatchdogTimeout(j.lease)}
+	if j.conflict != 0 { // else a refusal says nothing
+		opts = append(opts, latchkey.WithTakenDetails())
+	}
+	client := latchkey.New(rdb, opts...)
 	lingers := false
 	defer func() {
 		if !lingers {
@@ -333,11 +337,11 @@ func (j *job) refused(client *latchkey.Client, addr string, err error) error {
 	if errors.As(err, &e) {
 		return err
 	}
-	if refusal(err) {
+	if taken := refusal(err); taken != nil {
 		if j.conflict == 0 {
 			return &exit.Error{Code: 0}
 		}
-		return exit.Errorf(j.conflict, "somebody else has %s", j.what())
+		return exit.Errorf(j.conflict, "somebody else has %s%s", j.what(), strings.TrimPrefix(taken.Error(), latchkey.ErrNotAcquired.Error()))
 	}
 	if errors.Is(err, latchkey.ErrKeyConflict) {
 		err = fmt.Errorf("%s cannot be had: the key is %s", j.what(), object.WhatIs(context.Background(), client, j.name))

@@ -291,7 +291,7 @@ func (s *session) acquireLeased(ctx context.Context, name string, n int, lease t
 // notTaken returns the error to report for an acquire that returned err, or
 // nil.
 func (s *session) notTaken(name string, err error) error {
-	if refusal(err) {
+	if refusal(err) != nil {
 		return exit.Errorf(exit.Conflict, "%s has not so many permits available", text.Name(name))
 	}
 	return err

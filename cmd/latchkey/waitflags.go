@@ -55,9 +55,10 @@ func attempt[T any](ctx context.Context, w *waitFlags, lock, try acquire[T], opt
 	return lock(ctx, opts...)
 }
 
-// refusal reports whether an acquire failed only because another holder has the
-// object. If Redis did not answer, the error says both.
-func refusal(err error) bool {
-	var e *latchkey.Error
-	return errors.As(err, &e) && e.Err == latchkey.ErrNotAcquired //nolint:errorlint // that and nothing else
+// refusal returns who has the object if an acquire failed because another holder has
+// it, or nil. If Redis did not answer, nobody knows.
+func refusal(err error) *latchkey.TakenError {
+	var taken *latchkey.TakenError
+	errors.As(err, &taken)
+	return taken
 }

@@ -144,13 +144,13 @@ func (c *lockAttempt) run(op *Op, p *wait.Policy) (*Hold, error) {
 		}
 		return c.hold, nil
 	case c.holding == nil: // it has sent no request
-		return nil, e.Wrap(op.Name, s, err)
+		return nil, e.Wrap(op.Name, s, c.taken(err))
 	case c.queued:
 		e.withdraw(c)
 	case left, c.inDoubt, e.waitlist.has(s.Key, c.holding.field):
 		e.undo(c)
 	}
-	if c.inDoubt {
+	if err = c.taken(err); c.inDoubt {
 		err = inDoubt{err}
 	}
 	return nil, e.Wrap(op.Name, s, err)
@@ -413,6 +413,7 @@ func (c *lockAttempt) Try(ctx context.Context) (wait.Answer, error) {
 	if c.queued || c.req.Entry != "" {
 		hd.waitsSince(sent, g.Server)
 	}
+	c.left = g.Left
 	return wait.Answer{After: g.Left, Ticket: g.Ticket, Next: g.Next}, nil
 }
 

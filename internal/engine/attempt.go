@@ -30,7 +30,8 @@ type attempt struct {
 	failing    time.Time // since when Redis has not answered; zero while it does
 	why        error     // the last error instead of a reply
 	backoff    time.Duration
-	confirming bool // a node that may have been replaced has granted it, and it asks once more
+	left       time.Duration // of the present lease, as the last refusal told; 0 if unknown
+	confirming bool          // a node that may have been replaced has granted it, and it asks once more
 
 	// inDoubt is set while a request may have been granted without the
 	// attempt's knowledge.
@@ -241,6 +242,28 @@ func (c *attempt) failure(asked time.Time, err error) (wait.Answer, error) {
 		return wait.Answer{}, c.timeUp()
 	}
 	return wait.Answer{Again: d}, nil
+}
+
+// taken returns err, or for a refusal the error that says who has the thing. It may ask
+// Redis, so nothing of the attempt is held or queued any more.
+func (c *attempt) taken(err error) error {
+	if err != ErrNotAcquired { //nolint:errorlint // that and nothing else
+		return err
+	}
+	return c.spec.engine.taken(c.ctx, c.spec, c.left, !c.cfg.Part)
+}
+
+// taken returns the reason of a refusal of s: with who has it, if that is wanted.
+func (e *Engine) taken(ctx context.Context, s *Spec, left time.Duration, details bool) error {
+	if e.cfg.Taken == nil {
+		return ErrNotAcquired
+	}
+	return e.cfg.Taken(ctx, s.Kind, s.Name, left, details && e.cfg.TakenDetails)
+}
+
+// Refused returns the error of an acquire that s has refused, for a lock of which s is a part.
+func (e *Engine) Refused(ctx context.Context, op string, s *Spec, left time.Duration) error {
+	return e.Wrap(op, s, e.taken(ctx, s, left, true))
 }
 
 // timeUp returns the error of a bounded wait that is over. If Redis has not

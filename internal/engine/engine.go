@@ -36,6 +36,10 @@ type Config struct {
 	Hooks           Hooks
 	Clock           watchdog.Clock // nil for this machine's
 
+	// Taken returns the reason of a refusal, an ErrNotAcquired that says who has the
+	// object. left is what remains of the present lease, or 0 if unknown.
+	Taken        func(ctx context.Context, kind, name string, left time.Duration, details bool) error
+	TakenDetails bool // details are wanted
 	// Wrap returns the root's *Error.
 	Wrap func(op, kind, name string, maybe bool, err error) error
 }

@@ -215,6 +215,9 @@ type LockConfig struct {
 	Label   string
 	// Permanent asks for a lease without end, which only permits have.
 	Permanent bool
+	// Part is set for a member of a lock that is made of others, which tells by itself
+	// who has what refused.
+	Part bool
 
 	Err error // the first invalid option
 }

@@ -118,6 +118,8 @@ func (e *Engine) Until(ctx context.Context, op string, s *Spec, cfg *LockConfig,
 	if err != nil {
 		if d.inDoubt {
 			e.takeBack(d)
+		}
+		if err = d.taken(err); d.inDoubt {
 			err = inDoubt{err}
 		}
 		return e.Wrap(op, s, err)
@@ -228,6 +230,7 @@ func (d *wantAttempt) try(ctx context.Context, others []Want) (ans wait.Answer, 
 		return ans, 0, true, err
 	}
 	d.confirming = false
+	d.left = got.After
 	return wait.Answer{After: got.After}, 0, true, nil
 }
 
