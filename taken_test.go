@@ -222,8 +222,10 @@ func TestRefusalsOfMembers(t *testing.T) {
 			require.Len(t, taken.Holders, 1, "%v", err)
 			require.Less(t, b.Commands("")-before, int64(60))
 		}
-		red := multilock.NewRed(rlock.New(c, "b"), rlock.New(c, "b2"), rlock.New(c, "b3"))
-		locked(t, rlock.New(newClient(t, b.Client()), "b2"))
+		fleet := b.Fleet(3)
+		second, third := newClient(t, fleet[1].Client()), newClient(t, fleet[2].Client())
+		red := multilock.NewRed(rlock.New(c, "b"), rlock.New(second, "b"), rlock.New(third, "b"))
+		locked(t, rlock.New(newClient(t, fleet[1].Client()), "b"))
 		_, err := red.TryLock(t.Context())
 		require.Equal(t, "multilock", takenBy(t, err).Kind)
 	})
