@@ -55,7 +55,7 @@ func (e *TakenError) Error() string {
 		b.WriteString(": held by ")
 		b.WriteString(e.Holders[0].who(e.At))
 		if n := len(e.Holders) - 1; n > 0 {
-			fmt.Fprintf(&b, " and %d more", n)
+			fmt.Fprintf(&b, ", and %d more", n)
 		}
 	case e.Kind == "countdownlatch":
 		fmt.Fprintf(&b, ": the count is %d", e.Count)

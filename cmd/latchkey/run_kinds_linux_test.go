@@ -38,7 +38,7 @@ func TestRunShared(t *testing.T) {
 
 	code, _, stderr := execute(t, runAt(s, []string{"-x", "-n", "data"}, []string{"true"})...)
 	assert.Equal(t, exit.Conflict, code)
-	assert.Regexp(t, `^latchkey: somebody else has the read-write lock "data": held by \S+ \(\S+:\d+\) for \S+, lease \S+s and 1 more\n$`, stderr)
+	assert.Regexp(t, `^latchkey: somebody else has the read-write lock "data": held by .+ \(\S+:\d+\) for \S+, lease \S+s, and 1 more\n$`, stderr)
 	w := prepare(t, runAt(s, []string{"-x", "-w", "10", "data"}, sh("exit 5"))...).start()
 	enda()
 	endb()
@@ -106,7 +106,7 @@ func TestRunPermits(t *testing.T) {
 	})
 	code, _, stderr := execute(t, runAt(s, []string{"--permits", "2", "-n", "pool"}, []string{"true"})...)
 	assert.Equal(t, exit.Conflict, code)
-	assert.Regexp(t, `^latchkey: somebody else has the permits of "pool": held by "the first" \(\S+:\d+\) for \S+, lease \S+s and 3 more\n$`, stderr)
+	assert.Regexp(t, `^latchkey: somebody else has the permits of "pool": held by "the first" \(\S+:\d+\) for \S+, lease \S+s, and 1 more\n$`, stderr)
 
 	third := prepare(t, runAt(s, []string{"--permits", "3", "-w", "10", "pool"}, sh("exit 4"))...).start()
 	redistest.Until(t, "the third to wait", func() bool {
