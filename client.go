@@ -1,6 +1,7 @@
 package latchkey
 
 import (
+	"context"
 	"log/slog"
 	"reflect"
 	"time"
@@ -71,6 +72,9 @@ func New(rdb redis.UniversalClient, opts ...Option) *Client {
 	}
 	c := new(Client)
 	cfg.Taken = c.taken
+	cfg.Slow = func(ctx context.Context, w engine.SlowWait) {
+		c.slow(ctx, w, cfg.Logger, cfg.Hooks.SlowWait)
+	}
 	c.seam = engine.NewSeam(engine.New(rdb, cfg))
 	return c
 }

@@ -238,6 +238,16 @@ func ExampleWithAnswerTimeout() {
 	// Output: holding orders:42
 }
 
+// A call that has waited for ten seconds is logged, with who has the lock.
+func ExampleWithSlowWait() {
+	rdb, stop := connect()
+	defer stop()
+	client := latchkey.New(rdb, latchkey.WithSlowWait(10*time.Second), latchkey.WithLogger(slog.Default()))
+	defer client.Close()
+	hold(client, "orders:42")
+	// Output: holding orders:42
+}
+
 // A refusal says who has the lock.
 func ExampleWithTakenDetails() {
 	rdb, stop := connect()

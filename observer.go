@@ -54,6 +54,9 @@ type Observer struct {
 	// HintMissed: a waiter's recheck found the object free although no message
 	// had announced it.
 	HintMissed func(kind, name string)
+	// SlowWait: a call has waited for the time of WithSlowWait, or for twice, four
+	// times, … that. It is called on a goroutine of the client.
+	SlowWait func(w SlowWait)
 }
 
 // An Acquisition describes an acquire that has ended.
@@ -119,6 +122,9 @@ func (o Observer) hooks() engine.Hooks {
 		h.Lost = func(kind, name string, held time.Duration, why engine.LossReason) {
 			f(kind, name, held, LossReason(why))
 		}
+	}
+	if f := o.SlowWait; f != nil {
+		h.SlowWait = func(w any) { f(w.(SlowWait)) }
 	}
 	return h
 }

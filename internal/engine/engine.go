@@ -40,6 +40,10 @@ type Config struct {
 	// object. left is what remains of the present lease, or 0 if unknown.
 	Taken        func(ctx context.Context, kind, name string, left time.Duration, details bool) error
 	TakenDetails bool // details are wanted
+	// SlowWait is how long a call waits before Slow hears of it; 0 for never. Then it
+	// hears at twice that, and so on. ctx ends when the client is closed for good.
+	SlowWait time.Duration
+	Slow     func(ctx context.Context, w SlowWait)
 	// Wrap returns the root's *Error.
 	Wrap func(op, kind, name string, maybe bool, err error) error
 }
@@ -62,6 +66,7 @@ type Engine struct {
 	shares   shares
 	waitlist waitlist
 	tickets  tickets
+	slow     slowWaits
 	gate     *lifecycle.Gate
 	cleanup  *lifecycle.Cleanup
 

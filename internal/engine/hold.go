@@ -48,6 +48,7 @@ type Hold struct {
 	cfg     *LockConfig
 	parent  context.Context // of Context: the acquire's
 	token   int64
+	at      place     // where it was acquired; nil if that is not wanted
 	since   time.Time // when it was granted
 	target  int       // the hold count that the unknown release asked for
 	// Guarded by holding.ops.

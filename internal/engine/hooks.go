@@ -21,6 +21,7 @@ type Hooks struct {
 	Resubscribed  func(channels int)
 	ChannelDenied func(channel string, err error)
 	Missed        func(kind, name string)
+	SlowWait      func(w any) // w is the root's SlowWait
 }
 
 // An Acquisition is an acquire that has ended.
@@ -74,6 +75,7 @@ func (e *Engine) tookBackOne(s *Spec) {
 }
 
 func (c *attempt) waits() {
+	c.spec.engine.watchWaits()
 	if c.contended {
 		return // it has moved to the end of the line
 	}

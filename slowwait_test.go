@@ -1,0 +1,150 @@
+package latchkey_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/fairlock"
+	"github.com/latchkey-go/latchkey/internal/redistest"
+	"github.com/latchkey-go/latchkey/rlock"
+)
+
+// slowWaits has what a client with WithSlowWait(10 s) reports.
+type slowWaits struct {
+	*latchkey.Client
+	mu    sync.Mutex
+	seen  []latchkey.SlowWait
+	lines bytes.Buffer
+}
+
+// Write is for the logger.
+func (s *slowWaits) Write(line []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lines.Write(line)
+}
+
+// logged returns the lines of the logger.
+func (s *slowWaits) logged() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lines.String()
+}
+
+func newSlowWaits(t *testing.T, b *redistest.Env) *slowWaits {
+	s := &slowWaits{}
+	s.Client = newClient(t, b.Client(), latchkey.WithSlowWait(10*time.Second),
+		latchkey.WithLogger(slog.New(slog.NewTextHandler(s, nil))),
+		latchkey.WithObserver(latchkey.Observer{SlowWait: func(w latchkey.SlowWait) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.seen = append(s.seen, w)
+		}}))
+	return s
+}
+
+// take returns what was reported since the last time.
+func (s *slowWaits) take() []latchkey.SlowWait {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen := s.seen
+	s.seen = nil
+	return seen
+}
+
+// A wait is reported after the time of the option, at twice that and so on, with who has
+// the lock.
+func TestSlowWait(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		other, s := newClient(t, b.Redis), newSlowWaits(t, b)
+		h, err := rlock.New(other, "x").Lock(t.Context(), latchkey.Label("ann"))
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() { _, _ = rlock.New(s.Client, "x").Lock(ctx) })
+			synctest.Wait()
+		}
+		b.Advance(9 * time.Second)
+		require.Empty(t, s.take())
+		b.Advance(3 * time.Second)
+		seen := s.take()
+		require.Len(t, seen, 2)
+		for i, w := range seen {
+			require.NoError(t, w.Err)
+			require.Equal(t, "rlock", w.Kind)
+			require.Equal(t, "x", w.Name)
+			require.Equal(t, i+1, w.Place)
+			require.InDelta(t, 11*time.Second, w.Waited, float64(2*time.Second))
+			require.Equal(t, "ann", w.Holders[0].Label)
+			require.Empty(t, w.Acquired, "it is another client's")
+			require.False(t, w.Reenters)
+		}
+		require.Contains(t, s.logged(), `msg="latchkey: a call waits" kind=rlock name=x`)
+		require.Contains(t, s.logged(), "label=ann")
+		b.Advance(7 * time.Second)
+		require.Empty(t, s.take())
+		b.Advance(3 * time.Second)
+		require.Len(t, s.take(), 2, "at twice the time")
+		b.Advance(time.Minute)
+		require.Len(t, s.take(), 4, "at four and eight times")
+		cancel()
+		all.Wait()
+		require.NoError(t, h.Unlock(t.Context()))
+		b.Advance(time.Minute)
+		require.Empty(t, s.take())
+	})
+}
+
+// Of a lock that this process has, it is told where it was acquired; and that the caller
+// waits for itself, if the same context asks again.
+func TestSlowWaitForOneself(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		s := newSlowWaits(t, b)
+		l := rlock.New(s.Client, "x")
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+		defer cancel()
+		err := latchkey.Do(ctx, l, func(context.Context) error {
+			_, err := l.Lock(ctx) // not the inner one
+			return err
+		})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		seen := s.take()
+		require.Len(t, seen, 1)
+		require.Regexp(t, `^slowwait_test.go:\d+$`, seen[0].Acquired)
+		require.True(t, seen[0].Reenters)
+		require.Contains(t, s.logged(), "would re-enter")
+	})
+}
+
+// In a fair lock the place is that among all clients' waiters.
+func TestSlowWaitInAQueue(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		other, s := newClient(t, b.Redis), newSlowWaits(t, b)
+		h := locked(t, fairlock.New(other, "x"))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var all sync.WaitGroup
+		for _, c := range []*latchkey.Client{other, other, s.Client} {
+			all.Go(func() { _, _ = fairlock.New(c, "x").Lock(ctx) })
+			b.Advance(time.Millisecond)
+		}
+		b.Advance(12 * time.Second)
+		seen := s.take()
+		require.Len(t, seen, 1)
+		require.Equal(t, 3, seen[0].Place)
+		require.Equal(t, 3, seen[0].Waiting)
+		cancel()
+		all.Wait()
+		require.NoError(t, h.Unlock(t.Context()))
+	})
+}
