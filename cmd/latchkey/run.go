@@ -246,7 +246,8 @@ func (j *job) run(conn *connection) (err error) {
 	if j.conflict != 0 { // else a refusal says nothing
 		opts = append(opts, latchkey.WithTakenDetails())
 	}
-	client := latchkey.New(rdb, opts...)
+	waiting := &waitingLine{what: j.what()}
+	client := latchkey.New(rdb, append(opts, waiting.options()...)...)
 	lingers := false
 	defer func() {
 		if !lingers {
@@ -261,6 +262,7 @@ func (j *job) run(conn *connection) (err error) {
 		_ = rdb.Close() // no further request or clean-up
 	})
 	g, err := j.acquire(ctx, stop, client, addr, signals)
+	waiting.clear()
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/object"
 	"github.com/latchkey-go/latchkey/internal/redistest"
@@ -157,4 +158,18 @@ func TestLookInterrupted(t *testing.T) {
 			assert.Empty(t, c.err.String())
 		})
 	}
+}
+
+// On a terminal run says after a second what it waits for, and takes that away again.
+func TestRunSaysWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	h, err := rlock.New(newClient(t, s.Client(t)), "job").Lock(t.Context(), latchkey.Label("ann"))
+	require.NoError(t, err)
+	p := newPane(t, "160", "24", strings.Join(append([]string{binary}, runAt(s, []string{"job"}, []string{"echo", "mine"})...), " "))
+	p.shows(`latchkey: waiting for the lock "job": held by ann (`)
+	require.NoError(t, h.Unlock(t.Context()))
+	p.shows("mine")
+	p.shows("code=0.")
+	assert.NotContains(t, p.do("capture-pane", "-p"), "waiting for")
 }

@@ -12,6 +12,7 @@ import (
 	"unicode/utf16"
 
 	"github.com/spf13/cobra"
+	"github.com/charmbracelet/x/ansi"
 	"golang.org/x/term"
 
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
@@ -55,6 +56,15 @@ func (o *Printer) To(w io.Writer) {
 func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
+}
+
+// Fit cuts a line to the width of the terminal w, so that it can be written over.
+func Fit(w io.Writer, line string) string {
+	o := new(Printer)
+	if o.To(w); o.Width > 1 {
+		return ansi.Truncate(line, o.Width-1, "…")
+	}
+	return line
 }
 
 // Show prints v as JSON, or calls people to print text.
