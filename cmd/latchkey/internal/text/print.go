@@ -11,8 +11,8 @@ import (
 	"unicode"
 	"unicode/utf16"
 
-	"github.com/spf13/cobra"
 	"github.com/charmbracelet/x/ansi"
+	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
