@@ -63,6 +63,29 @@ func TestForceUnlock(t *testing.T) {
 	assert.Equal(t, "latchkey: x does not hold pool (nobody has)\n", stderr)
 }
 
+// The beginning of a holder will do, if it is that of one only.
+func TestForceUnlockByTheBeginning(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := latchkey.New(s.Client(t), latchkey.WithWatchdogTimeout(600*time.Millisecond))
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	h := take(t, rlock.New(c, "job"))
+	code, _, stderr := execute(t, at(s, "force-unlock", "job", "--id", c.ID()[:3], "--yes")...)
+	assert.Equal(t, exit.Conflict, code, "too short")
+	assert.Contains(t, stderr, "does not hold job")
+	code, stdout, stderr := execute(t, at(s, "force-unlock", "job", "--id", c.ID()[:8], "--yes")...)
+	assert.Zero(t, code, stderr)
+	assert.Equal(t, "job was taken from "+h.HolderID()+"\n", stdout)
+	lost(t, h.Lost())
+
+	read := rwlock.New(c, "data").ReadLock()
+	take(t, read)
+	take(t, read)
+	code, _, stderr = execute(t, at(s, "force-unlock", "data", "--id", c.ID()[:8], "--yes")...)
+	assert.Equal(t, exit.Usage, code)
+	assert.Contains(t, stderr, "2 holders of data begin with that")
+}
+
 // Who has come after the one that looked dead keeps what he has.
 func TestForceUnlockOfAChangedHolder(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,8 @@ import (
 
 const forceUnlockHelp = `force-unlock takes NAME from HOLDER, as show and ls --json give it: a lock, all
 hold counts of it; one half of a read-write lock (a writer has :write at its end);
-or a permit, whose id is its holder. Waiters are woken.
+or a permit, whose id is its holder. The beginning of a holder will do where no
+other has the same. Waiters are woken.
 
 If somebody else has it by now, nothing happens. A holder that lives, if it is a
 Go client, learns of it within a third of its lease, and until then works on.
@@ -62,9 +63,16 @@ func (s *session) forceUnlock(ctx context.Context, out *text.Printer, name, id s
 		return err
 	}
 	o := object.New(info)
-	h := o.Held(id)
-	if h == nil {
-		return changed(name, id, o)
+	if o.Held(id) == nil {
+		matches := o.HeldBy(id)
+		switch len(matches) {
+		case 0:
+			return changed(name, id, o)
+		case 1:
+			id = matches[0]
+		default:
+			return exit.Usagef("force-unlock: --id %s: %d holders of %s begin with that", text.Name(id), len(matches), text.Name(name))
+		}
 	}
 	if !yes && !out.JSON {
 		o.Print(out)

@@ -438,3 +438,15 @@ func TestLsWhileASlotMoves(t *testing.T) {
 	got := decoded[[]object.Object](t, "-u", "redis://"+cl.Nodes[0].Addr, "--cluster", "ls")
 	assert.Equal(t, []string{"job lock"}, names(got))
 }
+
+// Where there is nothing, ls says so, on standard error.
+func TestLsSaysThatThereIsNothing(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	require.NoError(t, s.Client(t).Set(t.Context(), "text", "x", 0).Err())
+	code, stdout, stderr := execute(t, at(s, "ls")...)
+	assert.Zero(t, code)
+	assert.NotContains(t, stdout, "text")
+	assert.Equal(t, "latchkey: no lock, semaphore or latch among 1 keys\n", stderr)
+	assert.Empty(t, decoded[[]object.Object](t, at(s, "ls")...))
+}

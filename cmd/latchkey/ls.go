@@ -47,6 +47,9 @@ func newLs(conn *connection) *cobra.Command {
 				if err != nil {
 					return err
 				}
+				if len(objects) == 0 && !out.JSON {
+					say(cmd.ErrOrStderr(), fmt.Sprintf("no lock, semaphore or latch among %s keys", text.Grouped(uint64(f.Looked()))))
+				}
 				return out.Show(objects, func() { object.Table(objects).Print(out) })
 			})
 		},

@@ -216,6 +216,19 @@ func (o *Object) Held(id string) *latchkey.HolderInfo {
 	return nil
 }
 
+// leastPrefix is how much of a holder id says whose it is.
+const leastPrefix = 4
+
+// HeldBy returns the ids of the holders that begin with prefix.
+func (o *Object) HeldBy(prefix string) (ids []string) {
+	for i := range o.info.Holders {
+		if id := o.info.Holders[i].ID; len(prefix) >= leastPrefix && strings.HasPrefix(id, prefix) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
 // Table returns the table of ls and top.
 func Table(objects []*Object) *text.Table {
 	t := &text.Table{Titles: listTitles, OneLine: true}
