@@ -126,7 +126,7 @@ func TestRefusalsCostNothing(t *testing.T) {
 		l := rlock.New(c, "x")
 		locked(t, l)
 		_, err := l.TryLock(t.Context())
-		takenBy(t, err)
+		_ = takenBy(t, err)
 		before := b.Commands("")
 		_, err = l.TryLock(t.Context())
 		require.InDelta(t, 30*time.Second, takenBy(t, err).Lease, float64(time.Second))
@@ -167,7 +167,7 @@ func TestRefusalsByStrangers(t *testing.T) {
 
 		b.Redis.Set(t.Context(), "latchkey_label:{x}:8743c9c0-0795-4907-87fd-6c719a6b4586:65", "1 1 \x1b[2J \x1b]0;evil\x07", 20*time.Second)
 		_, err = rlock.New(c, "x").TryLock(t.Context())
-		takenBy(t, err)
+		_ = takenBy(t, err)
 		require.NotContains(t, err.Error(), "\x1b")
 		require.Contains(t, err.Error(), `\x1b]0;evil`)
 	})
@@ -182,7 +182,7 @@ func TestRefusalsWithoutDetails(t *testing.T) {
 		l := rlock.New(c, "x")
 		locked(t, rlock.New(newClient(t, b.Redis), "x"))
 		_, err := l.TryLock(t.Context())
-		takenBy(t, err)
+		_ = takenBy(t, err)
 		link, first := b.Link(rdb), true
 		link.OnCommand(func([]string) redistest.Act {
 			if first {
