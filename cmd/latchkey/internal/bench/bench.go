@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -88,9 +86,8 @@ func (f *flags) run(progress io.Writer, out *text.Printer, conn *connect.Flags) 
 	if err := f.check(); err != nil {
 		return err
 	}
-	sent := new(atomic.Uint64)
-	conn.Wrap = func(c net.Conn) net.Conn { return &countedConn{Conn: c, sent: sent} }
-	server, err := stage.OpenServer(conn, "bench")
+	sent := new(counter)
+	server, err := stage.OpenServer(conn, "bench", sent)
 	if err != nil {
 		return err
 	}
@@ -101,10 +98,10 @@ func (f *flags) run(progress io.Writer, out *text.Printer, conn *connect.Flags) 
 	st.Turn = f.hold
 	v := stage.NewView(progress)
 	v.Quiet = !v.Live
-	before := sent.Load()
+	before := sent.sent.Load()
 	follow := v.Follow(st)
 	err = loads[f.kind](ctx, st, f)
-	commands := sent.Load() - before
+	commands := sent.sent.Load() - before
 	if cerr := st.Close(); err == nil {
 		err = cerr
 	}

@@ -37,7 +37,6 @@ type Flags struct {
 	cacert, cert, key, sni    string
 	sentinelMaster            string
 
-	Wrap func(net.Conn) net.Conn // wraps each connection; may be nil
 	door door
 }
 
@@ -90,7 +89,7 @@ func (d *database) Type() string { return "number" }
 func (c *Flags) OnRefusal(tell func(error)) { c.door.shut(tell) }
 
 // Dialer returns a dialer for a server that the flags do not name.
-func (c *Flags) Dialer() dialer { return c.door.dialer(nil, 0, c.Wrap) }
+func (c *Flags) Dialer() dialer { return c.door.dialer(nil, 0) }
 
 // Given reports whether any flag names a server.
 func (c *Flags) Given() bool {
@@ -254,7 +253,7 @@ func (c *Flags) adjust(o shared) error {
 			return err
 		}
 	}
-	*o.dialer = c.door.dialer(*o.tls, *o.dialTimeout, c.Wrap)
+	*o.dialer = c.door.dialer(*o.tls, *o.dialTimeout)
 	return nil
 }
 

@@ -72,9 +72,8 @@ func (d *door) opened() {
 	d.mu.Unlock()
 }
 
-// dialer returns a dialer. It uses TLS if conf is not nil, and wraps each
-// connection with wrap unless that is nil. A timeout of 0 means 3 s.
-func (d *door) dialer(conf *tls.Config, timeout time.Duration, wrap func(net.Conn) net.Conn) dialer {
+// dialer returns a dialer. It uses TLS if conf is not nil. A timeout of 0 means 3 s.
+func (d *door) dialer(conf *tls.Config, timeout time.Duration) dialer {
 	timeout = cmp.Or(timeout, 3*time.Second)
 	plain := &net.Dialer{Timeout: timeout, KeepAlive: 5 * time.Minute}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -91,9 +90,6 @@ func (d *door) dialer(conf *tls.Config, timeout time.Duration, wrap func(net.Con
 			return nil, err
 		}
 		conn = &caller{Conn: conn, door: d, tls: conf != nil, network: network, addr: addr, first: true}
-		if wrap != nil {
-			conn = wrap(conn)
-		}
 		return conn, nil
 	}
 }

@@ -28,7 +28,9 @@ type Server struct {
 
 // OpenServer returns the server that the flags name, or else an in-memory
 // server. The caller must close it.
-func OpenServer(conn *connect.Flags, command string) (*Server, error) {
+//
+// Its clients have the hooks.
+func OpenServer(conn *connect.Flags, command string, hooks ...redis.Hook) (*Server, error) {
 	s := &Server{prefix: "latchkey-" + command + ":" + rand.Text()[:12] + ":", close: func() {}}
 	if !conn.Given() {
 		m := miniredis.NewMiniRedis()
@@ -40,14 +42,17 @@ func OpenServer(conn *connect.Flags, command string) (*Server, error) {
 		s.open = func() (redis.UniversalClient, error) {
 			o := &redis.Options{Addr: m.Addr()}
 			o.Dialer = conn.Dialer()
-			return redis.NewClient(o), nil
+			return hooked(redis.NewClient(o), hooks), nil
 		}
 		return s, nil
 	}
 	s.open = func() (redis.UniversalClient, error) {
 		rdb, addr, err := conn.Open()
+		if err != nil {
+			return nil, err
+		}
 		s.About = "Redis at " + addr
-		return rdb, err
+		return hooked(rdb, hooks), nil
 	}
 	rdb, err := s.open()
 	if err != nil {
@@ -60,6 +65,13 @@ func OpenServer(conn *connect.Flags, command string) (*Server, error) {
 		return nil, connect.Unavailable(strings.TrimPrefix(s.About, "Redis at "), err)
 	}
 	return s, nil
+}
+
+func hooked(rdb redis.UniversalClient, hooks []redis.Hook) redis.UniversalClient {
+	for _, h := range hooks {
+		rdb.AddHook(h)
+	}
+	return rdb
 }
 
 // Close closes an in-memory server.
