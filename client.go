@@ -1,7 +1,6 @@
 package latchkey
 
 import (
-	"context"
 	"log/slog"
 	"reflect"
 	"time"
@@ -72,9 +71,7 @@ func New(rdb redis.UniversalClient, opts ...Option) *Client {
 	}
 	c := new(Client)
 	cfg.Taken = c.taken
-	cfg.Slow = func(ctx context.Context, w engine.SlowWait) {
-		c.slow(ctx, w, cfg.Logger, cfg.Hooks.SlowWait)
-	}
+	cfg.Slow = (&slowReporter{client: c, log: cfg.Logger, observe: cfg.Hooks.SlowWait}).report
 	c.seam = engine.NewSeam(engine.New(rdb, cfg))
 	return c
 }

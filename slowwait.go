@@ -40,7 +40,7 @@ type SlowWait struct {
 // place in line, and where this process acquired it, if it did. The least d is
 // 10 ms. Default: no reports.
 //
-// A report costs one Info. While anybody waits, one goroutine of the client
+// A report costs one Info, which the reports of one object in a second share. While anybody waits, one goroutine of the client
 // looks eight times in d; an acquire notes where it was called. Without the
 // option nothing of that happens.
 func WithSlowWait(d time.Duration) Option {
@@ -48,12 +48,33 @@ func WithSlowWait(d time.Duration) Option {
 	return optionFunc(func(c *engine.Config) { c.SlowWait = d })
 }
 
-// slow reports a slow wait.
-func (c *Client) slow(ctx context.Context, w engine.SlowWait, log *slog.Logger, observe func(any)) {
+// A slowReporter reports the slow waits of a client, one after the other.
+type slowReporter struct {
+	client  *Client
+	log     *slog.Logger
+	observe func(any)
+
+	name string // of info
+	read time.Time
+	info Info
+	err  error
+}
+
+// look returns what Info tells of name, less than a second ago.
+func (r *slowReporter) look(ctx context.Context, name string) (Info, error) {
+	if name != r.name || time.Since(r.read) >= time.Second {
+		ctx, cancel := context.WithTimeout(ctx, takenPatience)
+		defer cancel()
+		r.info, r.err = r.client.Info(ctx, name)
+		r.name, r.read = name, time.Now()
+	}
+	return r.info, r.err
+}
+
+// report reports a slow wait.
+func (r *slowReporter) report(ctx context.Context, w engine.SlowWait) {
 	s := SlowWait{Kind: w.Kind, Name: w.Name, Waited: w.Waited, Place: w.Place}
-	ctx, cancel := context.WithTimeout(ctx, takenPatience)
-	defer cancel()
-	info, err := c.Info(ctx, w.Name)
+	info, err := r.look(ctx, w.Name)
 	s.Holders, s.Waiting, s.Count, s.At, s.Err = info.Holders, len(info.Waiters), info.Count, info.At, err
 	for i, other := range info.Waiters {
 		if w.ID != "" && other.ID == w.ID && info.Kind == KindFair {
@@ -88,8 +109,8 @@ func (c *Client) slow(ctx context.Context, w engine.SlowWait, log *slog.Logger, 
 	if s.Err != nil {
 		args = append(args, "err", s.Err)
 	}
-	log.Warn("latchkey: a call waits", args...)
-	if observe != nil {
-		observe(s)
+	r.log.Warn("latchkey: a call waits", args...)
+	if r.observe != nil {
+		r.observe(s)
 	}
 }

@@ -148,3 +148,29 @@ func TestSlowWaitInAQueue(t *testing.T) {
 		require.NoError(t, h.Unlock(t.Context()))
 	})
 }
+
+// Reports of one object at one time share a reading.
+func TestSlowWaitsShareAReading(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		other, s := newClient(t, b.Redis), newSlowWaits(t, b)
+		h := locked(t, rlock.New(other, "x"))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() { _, _ = rlock.New(s.Client, "x").Lock(ctx) })
+		}
+		b.Advance(12 * time.Second)
+		seen := s.take()
+		require.Len(t, seen, 100)
+		readings := map[time.Time]bool{}
+		for _, w := range seen {
+			require.NoError(t, w.Err)
+			readings[w.At] = true
+		}
+		require.Len(t, readings, 1)
+		cancel()
+		all.Wait()
+		require.NoError(t, h.Unlock(t.Context()))
+	})
+}

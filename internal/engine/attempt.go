@@ -30,7 +30,6 @@ type attempt struct {
 	failing    time.Time // since when Redis has not answered; zero while it does
 	why        error     // the last error instead of a reply
 	backoff    time.Duration
-	slow       time.Duration // the wait that was reported as slow last; of Engine.reportSlow
 	left       time.Duration // of the present lease, as the last refusal told; 0 if unknown
 	confirming bool          // a node that may have been replaced has granted it, and it asks once more
 

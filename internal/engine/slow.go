@@ -32,6 +32,9 @@ type OwnHold struct {
 type slowWaits struct {
 	mu sync.Mutex
 	on bool
+	// reported has how long the attempts had waited that were reported, rounded down to
+	// what is reported. It is of the goroutine alone.
+	reported map[*attempt]time.Duration
 }
 
 // slowChecks is how often in the time of the option the goroutine looks.
@@ -70,6 +73,7 @@ func (e *Engine) watchWaits() {
 func (e *Engine) reportSlow() bool {
 	claims := e.lines.Claims()
 	if len(claims) == 0 {
+		e.slow.reported = nil
 		e.slow.mu.Lock()
 		defer e.slow.mu.Unlock()
 		// Whoever began to wait just now has found the goroutine running.
@@ -77,6 +81,8 @@ func (e *Engine) reportSlow() bool {
 		return e.slow.on
 	}
 	places := map[string]int{} // by line
+	before := e.slow.reported
+	e.slow.reported = make(map[*attempt]time.Duration, len(before))
 	for _, claim := range claims {
 		asks, ok := claim.(interface{ asked() (*attempt, string) })
 		if !ok {
@@ -85,14 +91,16 @@ func (e *Engine) reportSlow() bool {
 		c, id := asks.asked()
 		places[c.spec.Line]++
 		waited := time.Since(c.began())
-		if waited < max(2*c.slow, e.cfg.SlowWait) {
+		if waited < e.cfg.SlowWait {
 			continue
 		}
-		if c.slow == 0 {
-			c.slow = e.cfg.SlowWait
+		step := e.cfg.SlowWait
+		for 2*step <= waited {
+			step *= 2
 		}
-		for 2*c.slow <= waited {
-			c.slow *= 2
+		e.slow.reported[c] = step
+		if step == before[c] {
+			continue
 		}
 		e.cfg.Slow(e.gate.Late(), SlowWait{
 			Kind: c.spec.Kind, Name: c.spec.Name, Waited: waited, Place: places[c.spec.Line], ID: id, Own: e.ownHolds(c),
