@@ -71,6 +71,33 @@ func ExampleLock_TryLock() {
 	// Output: rlock: trylock "orders:42": not acquired
 }
 
+// A lock that people take by hand outlives the program that took it.
+func ExampleLock_ExtendHolder() {
+	rdb, stop := connect()
+	defer stop()
+	client := latchkey.New(rdb)
+	defer client.Close()
+	ctx := context.Background()
+	lock := rlock.New(client, "deploy")
+
+	hold, err := lock.Lock(ctx, latchkey.Lease(time.Minute))
+	if err != nil {
+		log.Fatal(err)
+	}
+	id := hold.HolderID() // what that program has written down
+
+	extended, err := lock.ExtendHolder(ctx, id, time.Hour)
+	if err != nil {
+		log.Fatal(err)
+	}
+	freed, err := lock.ForceUnlockHolder(ctx, id)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(extended, freed)
+	// Output: true true
+}
+
 // The protected resource refuses a token older than the newest it has seen:
 // that of a process that slept through the end of its lease, say.
 func ExampleFenced() {

@@ -180,6 +180,26 @@ func (l *Lock) ForceUnlockHolder(ctx context.Context, holder string) (bool, erro
 	return l.engine.ForceHolder(ctx, l.op("force-unlock"), l.spec, holder)
 }
 
+// ExtendHolder makes the lease of the given holder last until at least lease
+// from now if that holder has l, and reports whether it has. It never shortens a
+// lease. It is for a lock that outlives the process that took it with a fixed
+// Lease. The holder is written as [latchkey.Hold.HolderID] and
+// [latchkey.Client.Info] return it. At least 1 ms.
+//
+// The Hold in that process does not learn of it: one with a fixed Lease ends as
+// before, though l stays closed, and one that is renewed is renewed as before.
+func (l *Lock) ExtendHolder(ctx context.Context, holder string, lease time.Duration) (bool, error) {
+	count := 1
+	if l.spec.Shared && holder != "" { // each hold of a reader has a lease
+		st, err := l.state(ctx, "extend", l.spec.Field(holder))
+		if err != nil {
+			return false, err
+		}
+		count = max(st.count, 1) // without a lease it is not held
+	}
+	return l.engine.ExtendHolder(ctx, l.op("extend"), l.spec, holder, count, lease)
+}
+
 // IsLocked reports whether anybody holds l. A dead reader counts until its
 // lease ends.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {

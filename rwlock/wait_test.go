@@ -3,6 +3,7 @@ package rwlock_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -986,6 +987,26 @@ func TestBadArguments(t *testing.T) {
 	require.PanicsWithValue(t, "rwlock: New: the name is empty", func() { rwlock.New(c, "") })
 	for _, d := range []time.Duration{-1, time.Hour + 1} {
 		require.Panics(t, func() { rwlock.WriterPreference(d) })
+	}
+}
+
+// Each hold of a reader has a lease, and all of them are prolonged.
+func TestExtendHolderOfAReader(t *testing.T) {
+	s := redistest.Start(t)
+	c := latchkey.New(s.Client(t))
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	read := rwlock.New(c, "data").ReadLock()
+	h, err := read.Lock(t.Context(), latchkey.Lease(time.Minute))
+	require.NoError(t, err)
+	_, err = read.Lock(h.Context(), latchkey.Lease(time.Minute))
+	require.NoError(t, err)
+	extended, err := read.ExtendHolder(t.Context(), h.HolderID(), time.Hour)
+	require.NoError(t, err)
+	require.True(t, extended)
+	for _, key := range []string{"data", "{data}:" + h.HolderID() + ":rwlock_timeout:1", "{data}:" + h.HolderID() + ":rwlock_timeout:2"} {
+		ttl, err := strconv.Atoi(s.Do(t, "TTL", key)[0])
+		require.NoError(t, err)
+		assert.Greater(t, ttl, 3000, key)
 	}
 }
 

@@ -281,6 +281,18 @@ var rwBugs = []Bug{
 		Package: "rwlock", Run: "^TestForceUnlockHolderOfTheOtherHalf$",
 	},
 	{
+		Name: "rwlock/extends-one-hold", What: "ExtendHolder of a reader with several holds prolongs the first only",
+		File: "rwlock/lock.go",
+		Old:  "		count = max(st.count, 1)", New: "		count = min(max(st.count, 1), 1)",
+		Package: "rwlock", Run: "^TestExtendHolderOfAReader$",
+	},
+	{
+		Name: "rlock/extends-without-label", What: "ExtendHolder leaves the label to its old lease",
+		File: "internal/engine/force.go",
+		Old:  "Count: count, Label: \"?\",", New: "Count: count,",
+		Package: "rlock", Run: "^TestConformance$",
+	},
+	{
 		Name: "rwlock/reader-deletes-writer", What: "a read unlock under a write lock deletes both (Redisson #891)",
 		File: "lua/rwlock/release_read.lua",
 		Old:  "if count > 0 then\n    call('HSET'", New: "if count == 0 then\n    call('DEL', lock)\n  elseif count > 0 then\n    call('HSET'",

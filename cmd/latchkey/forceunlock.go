@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -28,51 +28,23 @@ Go client, learns of it within a third of its lease, and until then works on.
 Exit status: 75 if HOLDER does not have it, 1 if you say no.`
 
 func newForceUnlock(conn *connection) *cobra.Command {
-	var id string
 	var yes bool
-	out := new(text.Printer)
-	cmd := &cobra.Command{
-		Use:               "force-unlock NAME --id HOLDER",
-		Short:             "Take a lock or a permit from its holder",
-		Long:              forceUnlockHelp,
-		Example:           "  latchkey force-unlock orders:42 --id 0b7c9a3e-9d0a-4c58-8f7e-4f1f3c3b6a51:17",
-		Args:              oneName,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if id == "" {
-				return exit.Usagef("force-unlock: --id is missing: whose hold is it? 'latchkey show' tells")
-			}
-			if err := mayBe(args[0]); err != nil {
-				return err
-			}
-			out.To(cmd.OutOrStdout())
-			return conn.session(func(ctx context.Context, s *session) error {
-				return s.forceUnlock(ctx, out, args[0], id, yes)
-			}, latchkey.WithPubSub(conn.publishes()))
-		},
-	}
-	cmd.Flags().StringVar(&id, "id", "", "the `HOLDER` that must have it")
+	cmd := byHolder(conn, &cobra.Command{
+		Use:     "force-unlock NAME --id HOLDER",
+		Short:   "Take a lock or a permit from its holder",
+		Long:    forceUnlockHelp,
+		Example: "  latchkey force-unlock orders:42 --id 0b7c9a3e-9d0a-4c58-8f7e-4f1f3c3b6a51:17",
+	}, func(ctx context.Context, s *session, out *text.Printer, name, id string) error {
+		return s.forceUnlock(ctx, out, name, id, yes)
+	})
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	text.JSONVar(cmd, out)
 	return cmd
 }
 
 func (s *session) forceUnlock(ctx context.Context, out *text.Printer, name, id string, yes bool) error {
-	info, err := s.client.Info(ctx, name)
+	o, id, err := s.heldBy(ctx, "force-unlock", name, id)
 	if err != nil {
 		return err
-	}
-	o := object.New(info)
-	if o.Held(id) == nil {
-		matches := o.HeldBy(id)
-		switch len(matches) {
-		case 0:
-			return changed(name, id, o)
-		case 1:
-			id = matches[0]
-		default:
-			return exit.Usagef("force-unlock: --id %s: %d holders of %s begin with that", text.Name(id), len(matches), text.Name(name))
-		}
 	}
 	if !yes && !out.JSON {
 		o.Print(out)
@@ -81,12 +53,8 @@ func (s *session) forceUnlock(ctx context.Context, out *text.Printer, name, id s
 	if err := confirm(ctx, yes, "Take %s from %s?", text.Name(name), text.Name(id)); err != nil {
 		return err
 	}
-	freed, err := s.free(ctx, o, id)
-	if err != nil {
+	if err := s.free(ctx, o, id); err != nil {
 		return err
-	}
-	if !freed {
-		return changed(name, id, nil)
 	}
 	return out.Show(struct {
 		Name  string `json:"name"`
@@ -95,6 +63,26 @@ func (s *session) forceUnlock(ctx context.Context, out *text.Printer, name, id s
 	}{name, id, true}, func() {
 		out.Printf("%s was taken from %s\n", text.Name(name), text.Name(id))
 	})
+}
+
+// heldBy returns the object with that name and the holder that id is, or begins.
+func (s *session) heldBy(ctx context.Context, cmd, name, id string) (*object.Object, string, error) {
+	info, err := s.client.Info(ctx, name)
+	if err != nil {
+		return nil, "", err
+	}
+	o := object.New(info)
+	if o.Held(id) != nil {
+		return o, id, nil
+	}
+	switch matches := o.HeldBy(id); len(matches) {
+	case 0:
+		return nil, "", changed(name, id, o)
+	case 1:
+		return o, matches[0], nil
+	default:
+		return nil, "", exit.Usagef("%s: --id %s: %d holders of %s begin with that", cmd, text.Name(id), len(matches), text.Name(name))
+	}
 }
 
 // changed is the error if another holder, or none, has the object. o is nil if
@@ -111,25 +99,52 @@ func changed(name, id string, o *object.Object) error {
 	return exit.Errorf(exit.Conflict, "%s does not hold %s %s", text.Name(id), text.Name(name), who)
 }
 
-// free takes an object away from one holder, by the method of its kind.
-func (s *session) free(ctx context.Context, o *object.Object, id string) (bool, error) {
+// A holderLock is a lock as the commands change it that know a holder of it.
+type holderLock interface {
+	ForceUnlockHolder(ctx context.Context, holder string) (bool, error)
+	ExtendHolder(ctx context.Context, holder string, lease time.Duration) (bool, error)
+}
+
+// lock returns the lock that an object is, or the half of it that a holder has;
+// nil if it is no lock.
+func (s *session) lock(o *object.Object, id string) holderLock {
 	switch latchkey.Kind(o.Kind) {
 	case latchkey.KindLock:
-		return rlock.New(s.client, o.Name).ForceUnlockHolder(ctx, id)
+		return rlock.New(s.client, o.Name)
 	case latchkey.KindFair:
-		return fairlock.New(s.client, o.Name).ForceUnlockHolder(ctx, id)
+		return fairlock.New(s.client, o.Name)
 	case latchkey.KindReadWrite:
-		rw := rwlock.New(s.client, o.Name)
 		if strings.HasSuffix(id, ":write") {
-			return rw.WriteLock().ForceUnlockHolder(ctx, id)
+			return rwlock.New(s.client, o.Name).WriteLock()
 		}
-		return rw.ReadLock().ForceUnlockHolder(ctx, id)
-	case latchkey.KindPermitSemaphore:
-		err := permitsemaphore.New(s.client, o.Name).Release(ctx, id)
-		if errors.Is(err, latchkey.ErrNotHeld) {
-			return false, nil
-		}
-		return err == nil, err
+		return rwlock.New(s.client, o.Name).ReadLock()
 	}
-	return false, exit.Errorf(exit.Failed, "%s is a %s, which cannot be taken from one holder", text.Name(o.Name), o.Kind)
+	return nil
+}
+
+// free takes an object away from one holder, which must have it.
+func (s *session) free(ctx context.Context, o *object.Object, id string) error {
+	var freed bool
+	var err error
+	if l := s.lock(o, id); l != nil {
+		freed, err = l.ForceUnlockHolder(ctx, id)
+	} else if latchkey.Kind(o.Kind) == latchkey.KindPermitSemaphore {
+		freed, err = s.freePermit(ctx, o, id)
+	} else {
+		return exit.Errorf(exit.Failed, "%s is a %s, which cannot be taken from one holder", text.Name(o.Name), o.Kind)
+	}
+	if err == nil && !freed {
+		err = changed(o.Name, id, nil)
+	}
+	return err
+}
+
+// freePermit gives a permit back, and takes its label away, which the client that
+// has it would do.
+func (s *session) freePermit(ctx context.Context, o *object.Object, id string) (bool, error) {
+	n, err := permitsemaphore.New(s.client, o.Name).TryRelease(ctx, id)
+	if n > 0 && o.Held(id).Label != "" {
+		_ = s.rdb.Del(ctx, o.LabelKey(id)).Err() // it ends with the lease at the latest
+	}
+	return n > 0, err
 }

@@ -158,8 +158,15 @@ func TestLs(t *testing.T) {
 func TestLsOfNothing(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	_, stdout, _ := execute(t, at(s, "ls", "--json")...)
+	s.Do(t, "SET", "text", "x")
+	code, stdout, stderr := execute(t, at(s, "ls", "--json")...)
+	assert.Zero(t, code)
 	assert.Equal(t, "[]\n", stdout)
+	assert.Empty(t, stderr)
+	code, stdout, stderr = execute(t, at(s, "ls")...)
+	assert.Zero(t, code)
+	assert.Regexp(t, `^NAME .*\n$`, stdout)
+	assert.Equal(t, "latchkey: no lock, semaphore or latch among 1 keys\n", stderr)
 }
 
 func TestShow(t *testing.T) {

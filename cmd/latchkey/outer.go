@@ -22,27 +22,27 @@ func outerHolders() []string {
 	return strings.Fields(os.Getenv(envHolder) + " " + os.Getenv(envOuter))
 }
 
-// selfMade returns the error of a job that waits for a run around it, or nil.
+// selfMade returns the error of a command that waits for a run around it, or nil.
 // Redis is asked what those runs hold, because the same name on another Redis
 // is another lock. If it does not answer, take reports that.
-func (j *job) selfMade(ctx context.Context, client *latchkey.Client) error {
+func (w *want) selfMade(ctx context.Context, client *latchkey.Client) error {
 	outer := outerHolders()
 	if len(outer) == 0 {
 		return nil
 	}
-	info, err := client.Info(ctx, j.name)
-	if err != nil || !j.blocked(info, outer) {
+	info, err := client.Info(ctx, w.name)
+	if err != nil || !w.blocked(info, outer) {
 		return nil //nolint:nilerror // see above
 	}
-	if j.conflict == 0 && j.waits.bounded() {
+	if w.conflict == 0 && w.waits.bounded() {
 		return &exit.Error{Code: 0}
 	}
-	return exit.Errorf(j.conflict, "a run that this one is part of has %s, and ends after this one", j.what())
+	return exit.Errorf(w.conflict, "a run that this one is part of has %s, and ends after this one", w.what())
 }
 
 // blocked reports whether the outer runs hold so much of the object that
-// nothing is left for j.
-func (j *job) blocked(info latchkey.Info, outer []string) bool {
+// nothing is left for w.
+func (w *want) blocked(info latchkey.Info, outer []string) bool {
 	ours, writes := 0, false
 	for _, h := range info.Holders {
 		for _, o := range outer {
@@ -55,9 +55,9 @@ func (j *job) blocked(info latchkey.Info, outer []string) bool {
 	switch {
 	case ours == 0:
 		return false
-	case j.permits > 0:
+	case w.permits > 0:
 		return info.Count+int64(len(info.Holders)) <= int64(ours)
-	case j.shared:
+	case w.shared:
 		return writes || info.Kind != latchkey.KindReadWrite
 	}
 	return true

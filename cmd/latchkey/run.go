@@ -3,16 +3,13 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -72,22 +69,11 @@ const runExamples = `  latchkey run nightly -- ./backup.sh           wait for it
   latchkey run --hold-at-least 50s -n -E 0 tick ./tick    once a minute, on many machines
   latchkey run -c 'cd /srv && ./migrate | tee log' migrate`
 
-// maxLabel is the longest label in bytes.
-const maxLabel = 1024
-
 // runFlags are the flags of run.
 type runFlags struct {
-	waits             waitFlags
-	conflict          int
-	lease             time.Duration
-	holdMin, holdMax  time.Duration
-	killAfter         time.Duration
-	shared, exclusive bool
-	fair              bool
-	permits           int
-	label, shell      string
-	labelGiven        bool
-	permitsGiven      bool
+	lockFlags
+	holdMax, killAfter time.Duration
+	shell              string
 }
 
 func newRun(conn *connection) *cobra.Command {
@@ -99,8 +85,6 @@ func newRun(conn *connection) *cobra.Command {
 		Example:               runExamples,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			given := cmd.Flags().Changed
-			f.labelGiven, f.permitsGiven = given("label"), given("permits")
 			j, err := f.job(args, cmd.Flags().ArgsLenAtDash())
 			if err != nil {
 				return err
@@ -121,26 +105,21 @@ func newRun(conn *connection) *cobra.Command {
 func (f *runFlags) register(fs *pflag.FlagSet) {
 	fs.SetInterspersed(false) // arguments after NAME belong to CMD
 	fs.SortFlags = false
-	f.waits.register(fs, "n")
+	f.lockFlags.register(fs, "user@host CMD, without arguments")
 	fs.IntVarP(&f.conflict, "conflict-exit-code", "E", exit.Conflict, "exit `code` when the lock was not to be had; with 0 nothing is said")
-	fs.BoolVarP(&f.shared, "shared", "s", false, "take the read lock of the read-write lock NAME: shared with others of -s")
-	fs.BoolVarP(&f.exclusive, "exclusive", "x", false, "take its write lock: alone, also with regard to -s")
-	fs.BoolVar(&f.fair, "fair", false, "take the fair lock NAME: first come, first served, over all machines")
-	fs.IntVar(&f.permits, "permits", 0, "let `N` run at a time: take one of the N permits of the semaphore NAME, which\nare made if there are none")
 	text.DurationVar(fs, &f.lease, "lease", "", 30*time.Second, "the lease, renewed every third of it: how long the lock stays closed after\na crash, and for how long Redis may be out of reach; at least 100ms")
 	text.DurationVar(fs, &f.holdMin, "hold-at-least", "", 0, "keep the lock closed for so long, however soon CMD ends; run does not wait for that")
 	text.DurationVar(fs, &f.holdMax, "hold-at-most", "", 0, "stop CMD when it has run for so long")
 	text.DurationVar(fs, &f.killAfter, "kill-after", "", 5*time.Second, "what comes between TERM and KILL when CMD is stopped")
-	fs.StringVar(&f.label, "label", "", "who this is, for people who look at the lock (default user@host CMD, without arguments)")
 	fs.StringVarP(&f.shell, "shell", "c", "", "give `STRING` to a shell instead of CMD")
 }
 
 // A job is the task of run.
 type job struct {
-	runFlags
-	name string
-	argv []string
-	path string // of argv[0]
+	want
+	holdMax, killAfter time.Duration
+	argv               []string
+	path               string // of argv[0]
 }
 
 // job checks the command line. dash is the number of arguments before a "--".
@@ -154,7 +133,7 @@ func (f *runFlags) job(args []string, dash int) (*job, error) {
 	if err := mayBe(args[0]); err != nil {
 		return nil, err
 	}
-	j := &job{runFlags: *f, name: args[0], argv: args[1:]}
+	j := &job{want: want{lockFlags: f.lockFlags, name: args[0]}, holdMax: f.holdMax, killAfter: f.killAfter, argv: args[1:]}
 	dashed := dash == 0
 	if len(j.argv) > 0 && j.argv[0] == "--" {
 		j.argv, dashed = j.argv[1:], true
@@ -169,65 +148,23 @@ func (f *runFlags) job(args []string, dash int) (*job, error) {
 	case j.argv[0][0] == '-' && !dashed:
 		return nil, exit.Usagef("run: %s stands where CMD is expected; flags come before NAME", j.argv[0])
 	}
-	if !j.labelGiven {
-		j.label = defaultLabel(j.argv[0])
-	}
+	j.labelFor(j.argv[0])
 	return j, nil
 }
 
 func (f *runFlags) check() error {
-	if err := f.waits.check(); err != nil {
+	if err := f.lockFlags.check("run"); err != nil {
 		return err
 	}
 	switch {
 	case f.conflict < 0 || f.conflict > 255:
 		return exit.Usagef("run: an exit code is between 0 and 255, so -E cannot be %d", f.conflict)
-	case f.lease < 100*time.Millisecond || f.lease > object.MaxTime:
-		return exit.Usagef("run: a --lease of %v: the least is 100ms, the most %v", f.lease, object.MaxTime)
 	case f.holdMin > object.MaxTime || f.holdMax > object.MaxTime:
 		return exit.Usagef("run: the most that a lock can be held is %v", object.MaxTime)
 	case f.holdMax > 0 && f.holdMin > f.holdMax:
 		return exit.Usagef("run: --hold-at-least %v is longer than --hold-at-most %v", f.holdMin, f.holdMax)
-	case count(f.shared, f.exclusive, f.fair, f.permitsGiven) > 1:
-		return exit.Usagef("run: -s, -x, --fair and --permits exclude each other")
-	case f.permitsGiven && (f.permits < 1 || f.permits > object.MaxPermits):
-		return exit.Usagef("run: --permits must be between 1 and %d, not %d", object.MaxPermits, f.permits)
-	case len(f.label) > maxLabel:
-		return exit.Usagef("run: the label has %d bytes, the most is %d", len(f.label), maxLabel)
 	}
 	return nil
-}
-
-// count returns how many of its arguments are true.
-func count(all ...bool) (n int) {
-	for _, b := range all {
-		if b {
-			n++
-		}
-	}
-	return n
-}
-
-// defaultLabel says who runs which command where. It omits the arguments,
-// because they may be secret and many can read Redis.
-func defaultLabel(cmd string) string {
-	who := strconv.Itoa(os.Getuid())
-	if u, err := user.Current(); err == nil {
-		who = u.Username
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		host = "?"
-	}
-	label := who + "@" + host + " " + cmd
-	if len(label) <= maxLabel {
-		return label
-	}
-	cut := maxLabel
-	for !utf8.RuneStart(label[cut]) {
-		cut--
-	}
-	return label[:cut]
 }
 
 // run carries out the job. Everything that can fail without the lock is done
@@ -312,11 +249,7 @@ func (j *job) acquire(ctx context.Context, stop context.CancelCauseFunc, client 
 		}
 	}()
 
-	var g grip
-	err := j.selfMade(ctx, client)
-	if err == nil {
-		g, err = j.take(ctx, client)
-	}
+	g, err := j.take(ctx, client, addr)
 	close(waiting)
 	<-idle
 	// The grant came at the same moment as the signal: CMD is not started.
@@ -326,40 +259,7 @@ func (j *job) acquire(ctx context.Context, stop context.CancelCauseFunc, client 
 		}
 		return nil, cause
 	}
-	if err != nil {
-		return nil, j.refused(client, addr, err)
-	}
-	return g, nil
-}
-
-// refused returns the error of an acquire that failed, even if the exit code is
-// 0.
-func (j *job) refused(client *latchkey.Client, addr string, err error) error {
-	var e *exit.Error
-	if errors.As(err, &e) {
-		return err
-	}
-	if taken := refusal(err); taken != nil {
-		if j.conflict == 0 {
-			return &exit.Error{Code: 0}
-		}
-		return exit.Errorf(j.conflict, "somebody else has %s%s", j.what(), strings.TrimPrefix(taken.Error(), latchkey.ErrNotAcquired.Error()))
-	}
-	if errors.Is(err, latchkey.ErrKeyConflict) {
-		err = fmt.Errorf("%s cannot be had: the key is %s", j.what(), object.WhatIs(context.Background(), client, j.name))
-	}
-	return connect.Unavailable(addr, err)
-}
-
-// what describes the object that the flags name.
-func (j *job) what() string {
-	switch {
-	case j.permits > 0:
-		return fmt.Sprintf("the permits of %q", j.name)
-	case j.shared, j.exclusive:
-		return fmt.Sprintf("the read-write lock %q", j.name)
-	}
-	return fmt.Sprintf("the lock %q", j.name)
+	return g, err
 }
 
 // hold runs CMD under the lock and returns when CMD has ended.

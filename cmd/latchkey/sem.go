@@ -2,11 +2,8 @@ package main
 
 import (
 	"context"
-	"os"
-	"os/signal"
 	"slices"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -234,9 +231,7 @@ func newSemAcquire(conn *connection) *cobra.Command {
 		if err != nil {
 			return nil, err
 		}
-		// The reader of the output may have gone. SIGPIPE must not end us,
-		// because the permits would be lost. (Nobody reads the channel.)
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+		outliveReader()
 		if !leased {
 			return s.acquirePlain(ctx, name, int(n), w)
 		}

@@ -19,6 +19,7 @@ var leaseRules = []rule{
 	{name: "an Unlock that comes too late lets a waiter in", test: lateUnlockWakes, alone: true},
 	{name: "an Unlock that comes too late, by the holder, gives back what is left", test: lateUnlockByHolder, skip: composedOnly},
 	{name: "ForceUnlock is noticed within one renewal", test: forceNoticed},
+	{name: "ExtendHolder prolongs the lease of that holder only and never shortens it", test: extendHolder},
 	{name: "a key taken by somebody else is noticed within one renewal", test: takeoverNoticed},
 	{name: "a nested lease never shortens the outer one", test: nestedShorter, skip: reentrantOnly},
 	{name: "a nested lease prolongs, and its Unlock leaves the lease", test: nestedLonger, skip: reentrantOnly},
@@ -161,6 +162,57 @@ func forceNoticed(e *env) {
 	<-h.Lost()
 	require.ErrorIs(e, context.Cause(h.Context()), latchkey.ErrLeaseLost)
 	e.isLost(h.Unlock(e.ctx))
+}
+
+func extendHolder(e *env) {
+	a, b, c := e.lock(), e.lock(), e.client()
+	extender, ok := b.(interface {
+		ExtendHolder(ctx context.Context, holder string, lease time.Duration) (bool, error)
+	})
+	if !ok {
+		return // a lock of several holders has no such thing
+	}
+	extend := func(holder string, lease time.Duration, want bool) {
+		extended, err := extender.ExtendHolder(e.ctx, holder, lease)
+		require.NoError(e, err)
+		require.Equal(e, want, extended, "ExtendHolder %q", holder)
+	}
+	extend("nobody:1", time.Hour, false)
+	e.locked(a, false)
+	h := e.must(a.Lock(e.ctx, latchkey.Lease(time.Minute), latchkey.Label("by hand")))
+	if !e.kind.nonReentrant {
+		e.must(a.Lock(h.Context(), latchkey.Lease(time.Minute)))
+	}
+	extend("nobody:1", time.Hour, false)
+	extend(h.HolderID()+"1", time.Hour, false)
+	extend(h.HolderID(), time.Second, true)
+	require.Equal(e, time.Minute, e.ttl(b), "the lease after a shorter one")
+	extend(h.HolderID(), time.Hour, true)
+	require.Equal(e, time.Hour, e.ttl(b), "the lease")
+	e.sleepFor(30 * time.Minute)
+	e.isLost(h.Unlock(e.ctx)) // it does not know
+	e.locked(a, false)
+
+	h = e.must(a.Lock(e.ctx, latchkey.Lease(time.Minute), latchkey.Label("by hand")))
+	if !e.kind.nonReentrant {
+		e.must(a.Lock(h.Context(), latchkey.Lease(time.Minute)))
+	}
+	extend(h.HolderID(), time.Hour, true)
+	e.sleepFor(30 * time.Minute)
+	e.locked(b, true)
+	info, err := c.Info(e.ctx, e.name)
+	require.NoError(e, err)
+	require.Len(e, info.Holders, 1)
+	require.Equal(e, "by hand", info.Holders[0].Label)
+	e.sleepFor(30*time.Minute + time.Second)
+	e.locked(b, false)
+	extend(h.HolderID(), time.Hour, false)
+	for _, d := range []time.Duration{0, -1, time.Microsecond, 1 << 62} {
+		_, err := extender.ExtendHolder(e.ctx, h.HolderID(), d)
+		require.Error(e, err, "ExtendHolder by %v", d)
+	}
+	_, err = extender.ExtendHolder(e.ctx, "", time.Hour)
+	require.ErrorContains(e, err, "empty")
 }
 
 func takeoverNoticed(e *env) {
