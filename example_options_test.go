@@ -248,6 +248,17 @@ func ExampleWithSlowWait() {
 	// Output: holding orders:42
 }
 
+// A Hold that nobody can unlock any more is logged, with the place where it was acquired,
+// and unlocked.
+func ExampleWithLeakDetection() {
+	rdb, stop := connect()
+	defer stop()
+	client := latchkey.New(rdb, latchkey.WithLeakDetection(latchkey.LeakRelease))
+	defer client.Close()
+	hold(client, "orders:42")
+	// Output: holding orders:42
+}
+
 // A refusal says who has the lock.
 func ExampleWithTakenDetails() {
 	rdb, stop := connect()

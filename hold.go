@@ -97,12 +97,10 @@ func (h *Hold) Context() context.Context {
 // returned, whether or not that has ended. Whoever acquired it must release it;
 // inside Do, leave Unlock to Do.
 func HoldFrom(ctx context.Context) (h *Hold, ok bool) {
-	l := engine.HoldFrom(ctx)
-	if l == nil {
+	h = new(Hold)
+	if !engine.BindFrom(h, ctx) {
 		return nil, false
 	}
-	h = new(Hold)
-	engine.Bind(h, l)
 	return h, true
 }
 

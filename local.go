@@ -350,12 +350,13 @@ func (h *localHold) Remaining() time.Duration {
 	return max(0, time.Until(at))
 }
 
-func (h *localHold) Name() string             { return h.local.name }
-func (h *localHold) Context() context.Context { return h.ctx }
-func (h *localHold) Lost() <-chan struct{}    { return h.gone }
-func (h *localHold) Token() int64             { return 0 }
-func (h *localHold) Holder() uint64           { return h.holder }
-func (h *localHold) HolderID() string         { return "local:" + strconv.FormatUint(h.holder, 10) }
+func (h *localHold) Name() string              { return h.local.name }
+func (h *localHold) Context() context.Context  { return h.ctx }
+func (h *localHold) Lost() <-chan struct{}     { return h.gone }
+func (h *localHold) Token() int64              { return 0 }
+func (h *localHold) Origins() []*engine.Origin { return nil }
+func (h *localHold) Holder() uint64            { return h.holder }
+func (h *localHold) HolderID() string          { return "local:" + strconv.FormatUint(h.holder, 10) }
 
 func (h *localHold) Speaks(e *engine.Engine, s *engine.Spec) (holder uint64, ok bool) {
 	if e != nil || s.Scope != h.local.name {

@@ -219,6 +219,14 @@ func (w *whole) Token() int64 {
 	return token
 }
 
+// Origins says where the parts were acquired.
+func (w *whole) Origins() (of []*engine.Origin) {
+	for _, p := range w.present(anyPart) {
+		of = append(of, p.held.Origins()...)
+	}
+	return of
+}
+
 // Holder returns the holder of WithHolder, or else that of the first part.
 func (w *whole) Holder() uint64 {
 	if w.holder != 0 {

@@ -14,7 +14,10 @@ import (
 //
 // A Permit is safe for concurrent use, and any goroutine may release it. The
 // methods of a nil Permit return ErrNotHeld or a zero value.
-type Permit struct{ lease *engine.Lease }
+type Permit struct {
+	lease *engine.Lease
+	leash *engine.Leash // nil if nobody looks for forgotten permits
+}
 
 // ID returns the id of the permit: 32 hex digits, as in Java. Any process may
 // release the permit by its id.
@@ -22,6 +25,7 @@ func (p *Permit) ID() string {
 	if p == nil {
 		return ""
 	}
+	p.leash.Spare() // who knows the id can release it
 	return hex.EncodeToString([]byte(p.lease.ID()))
 }
 
@@ -42,6 +46,7 @@ func (p *Permit) Release(ctx context.Context) error {
 	if p == nil {
 		return engine.ErrNotHeld
 	}
+	defer p.leash.Keep()
 	return p.lease.Return(ctx)
 }
 
@@ -70,7 +75,7 @@ func (p *Permit) Context() context.Context {
 	if p == nil {
 		return endedContext
 	}
-	return p.lease.Context()
+	return p.leash.Context(p.lease.Context())
 }
 
 // endedContext is the Context of a nil Permit.

@@ -106,6 +106,9 @@ func (s *Semaphore) acquire(ctx context.Context, op string, n int, try bool, opt
 	if err := s.engine.Until(ctx, op, s.spec, cfg, try, w); err != nil {
 		return nil, err
 	}
+	for _, p := range w.permits {
+		p.leash = p.lease.Leash()
+	}
 	return w.permits, nil
 }
 

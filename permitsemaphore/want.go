@@ -80,7 +80,7 @@ func (w *want) Got() error {
 				return errShort
 			}
 		}
-		w.permits = append(w.permits, &Permit{l})
+		w.permits = append(w.permits, &Permit{lease: l})
 	}
 	return nil
 }

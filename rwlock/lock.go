@@ -74,8 +74,8 @@ func (rw *RWLock) Downgrade(ctx context.Context, w *latchkey.Hold, opts ...latch
 	if w == nil {
 		return nil, e.Wrap(downgrade.Name, s, engine.ErrNotHeld)
 	}
-	held, ok := engine.HeldOf(w).(*engine.Hold)
-	if !ok || !held.IsOf(rw.write.spec) {
+	held := engine.HoldOf(w)
+	if held == nil || !held.IsOf(rw.write.spec) {
 		return nil, e.Wrap(downgrade.Name, s, errNotWriter)
 	}
 	if err := held.NotHeld(downgrade.Name); err != nil {

@@ -237,6 +237,24 @@ var watchdogBugs = []Bug{
 		Package: "tests/handover", Run: "^TestHandOverThenStayClosed$",
 	},
 	{
+		Name: "engine/context-does-not-keep", What: "a Hold counts as forgotten while its Context is in use",
+		File: "internal/engine/leak.go",
+		Old:  "return h.leash.Context(h.Held.Context())", New: "return h.Held.Context()",
+		Package: ".", Run: "^TestHoldsInUseAreNotForgotten$",
+	},
+	{
+		Name: "engine/forgets-who-can-unlock", What: "a hold under WithHolder counts as forgotten, though its context can unlock it",
+		File: "internal/engine/acquire.go",
+		Old:  "e.newOrigin(c.fresh)", New: "e.newOrigin(true)",
+		Package: ".", Run: "^TestHoldsInUseAreNotForgotten$",
+	},
+	{
+		Name: "engine/async-keeps", What: "a Hold that came through a channel never counts as forgotten",
+		File: "internal/async/async.go",
+		Old:  "ctx = engine.WithoutLeash(ctx)", New: "_ = engine.WithoutLeash",
+		Package: ".", Run: "^TestForgottenAfterUse$",
+	},
+	{
 		Name: "engine/long-lease-handed-on", What: "an Extend that is answered as its hold is given up hands its lease on",
 		File: "internal/engine/hold.go",
 		Old:  "maybe || h.state != held {", New: "maybe {",

@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/engine"
 )
 
 // Err runs f in a goroutine. The channel delivers its error.
@@ -56,11 +57,13 @@ func Held[T any](f func() (T, error), life func(T) context.Context, giveBack fun
 			close(ch)
 			return
 		}
+		// Nothing here keeps a value that its receiver has forgotten.
+		ctx = engine.WithoutLeash(ctx)
 		context.AfterFunc(ctx, func() {
 			defer close(ch)
 			select {
-			case <-ch:
-				giveBack(ctx, v)
+			case r := <-ch:
+				giveBack(ctx, r.Value)
 				ch <- latchkey.Result[T]{Err: context.Cause(ctx)}
 			default: // received: it belongs to the receiver
 			}

@@ -44,6 +44,7 @@ type Config struct {
 	// hears at twice that, and so on. ctx ends when the client is closed for good.
 	SlowWait time.Duration
 	Slow     func(ctx context.Context, w SlowWait)
+	Leaks    Leaks
 	// Wrap returns the root's *Error.
 	Wrap func(op, kind, name string, maybe bool, err error) error
 }

@@ -25,6 +25,8 @@ type Held interface {
 	NotHeld(op string) error
 	// Speaks returns the holder that h's Context carries for s, if any.
 	Speaks(e *Engine, s *Spec) (holder uint64, ok bool)
+	// Origins says where it was acquired, or its parts; see Origin.
+	Origins() []*Origin
 	// JoinWhole and StayClosed are for multi-locks; see part.go.
 	JoinWhole(whole any, ended func(cause error))
 	StayClosed(ctx context.Context, d time.Duration) error
@@ -48,7 +50,6 @@ type Hold struct {
 	cfg     *LockConfig
 	parent  context.Context // of Context: the acquire's
 	token   int64
-	at      place     // where it was acquired; nil if that is not wanted
 	since   time.Time // when it was granted
 	target  int       // the hold count that the unknown release asked for
 	// Guarded by holding.ops.
@@ -62,6 +63,8 @@ type Hold struct {
 	gone   chan struct{} // the channel of Lost; made on demand
 	whole  any           // what h is part of; see JoinWhole
 	ended  func(cause error)
+
+	origin *Origin // nil if it is not wanted
 
 	forsaken bool // still held, but an Unlock has failed; see forsake
 }
@@ -79,6 +82,19 @@ func (h *Hold) Holder() uint64 { return h.holding.key.holder }
 
 // HolderID returns the holder as Redis shows it.
 func (h *Hold) HolderID() string { return h.holding.holder() }
+
+// Origins returns the origin of h, if forgotten holds are looked for.
+func (h *Hold) Origins() []*Origin {
+	if h.holding.engine.cfg.Leaks == 0 {
+		return nil
+	}
+	h.holding.mu.Lock()
+	defer h.holding.mu.Unlock()
+	if h.origin == nil {
+		return nil
+	}
+	return []*Origin{h.origin}
+}
 
 // NotHeld returns the error of a method if h is not held, and nil otherwise.
 func (h *Hold) NotHeld(op string) error {

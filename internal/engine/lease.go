@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"math"
 	"sync"
@@ -41,6 +42,7 @@ type Lease struct {
 	returning bool          // a release is under way
 	missing   bool          // it was found gone during that release
 	written   chan struct{} // closed when its label was written; nil without one
+	origin    *Origin       // nil if it is not wanted
 	asked     bool          // Redis was asked to take it back, or reported that it is gone
 }
 
@@ -101,6 +103,18 @@ func (e *Engine) LeaseTime(cfg *LockConfig) time.Duration {
 		return 0
 	}
 	return e.lease(cfg)
+}
+
+// Leash notes where l was acquired and returns a leash for its Permit, if that is wanted.
+func (l *Lease) Leash() *Leash {
+	if l.engine.cfg.Leaks == 0 {
+		return nil
+	}
+	o := l.engine.newOrigin(true)
+	l.mu.Lock()
+	l.origin = o
+	l.mu.Unlock()
+	return NewLeash(o)
 }
 
 // ID returns the id of the thing.
@@ -221,6 +235,9 @@ func (l leased) renewal(lease time.Duration) (*Spec, Renewal) {
 	defer l.mu.Unlock()
 	if l.state != held {
 		return nil, Renewal{}
+	}
+	if l.origin.leaksLocked() {
+		l.engine.leaked(l.spec, hex.EncodeToString([]byte(l.id)), l.origin, l.since, l.Return)
 	}
 	return l.spec, Renewal{Key: l.spec.Key, Holder: l.id, Lease: lease, Label: l.cfg.Label}
 }

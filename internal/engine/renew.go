@@ -132,6 +132,11 @@ func (hd *holding) renewal(lease time.Duration) (*Spec, Renewal) {
 	if len(hd.holds) == 0 {
 		return nil, Renewal{}
 	}
+	for _, h := range hd.holds {
+		if !h.forsaken && h.origin.leaksLocked() {
+			hd.engine.leaked(h.spec, hd.field, h.origin, h.since, h.Unlock)
+		}
+	}
 	s := hd.holds[0].spec
 	return s, Renewal{Key: s.Key, Holder: hd.field, Count: hd.count, Lease: lease, Label: hd.label}
 }

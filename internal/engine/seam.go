@@ -1,5 +1,7 @@
 package engine
 
+import "context"
+
 // The seam gives the packages of this module access to the inside of a public
 // type without showing it in that type's documentation. It consists of
 // interfaces with an unexported method, and of structs with that method that
@@ -31,11 +33,36 @@ func (s *HoldSeam) bind(h Held) { s.h = h }
 // held returns the Held behind a Hold, or nil if the Hold has none.
 func (s *HoldSeam) held() Held { return s.h }
 
-// Bind sets the Held behind target, a Hold.
-func Bind(target Bindable, h Held) { target.bind(h) }
+// Bind sets the Held behind target, a new Hold of what h has acquired. Where forgotten
+// holds are looked for, it is found when target and its contexts are garbage.
+func Bind(target Bindable, h Held) { target.bind(withLeash(h)) }
+
+// BindFrom sets the Held behind target, another Hold for the innermost hold of ctx. It
+// returns false if ctx has none.
+func BindFrom(target Bindable, ctx context.Context) bool {
+	h := HoldFrom(ctx)
+	if h == nil {
+		return false
+	}
+	if l := leashFrom(ctx, h); l != nil {
+		h = leashed{h, l}
+	}
+	target.bind(h)
+	return true
+}
 
 // HeldOf returns the Held behind a Hold.
 func HeldOf(s interface{ held() Held }) Held { return s.held() }
+
+// HoldOf returns the engine's Hold behind a Hold, or nil if it has another one.
+func HoldOf(s interface{ held() Held }) *Hold {
+	h := s.held()
+	if l, ok := h.(leashed); ok {
+		h = l.Held
+	}
+	hold, _ := h.(*Hold)
+	return hold
+}
 
 // HolderSeam gives the type that embeds it, the root's Holder, its number.
 // Types that embed it are comparable.

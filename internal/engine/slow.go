@@ -115,7 +115,7 @@ func (e *Engine) ownHolds(c *attempt) (own []OwnHold) {
 		hd.mu.Lock()
 		if hd.key.key == c.spec.Key && len(hd.holds) > 0 {
 			h := hd.holds[0]
-			own = append(own, OwnHold{ID: hd.field, Acquired: h.at.String(), Reenters: same(h.parent, c.ctx)})
+			own = append(own, OwnHold{ID: hd.field, Acquired: h.origin.where(), Reenters: same(h.parent, c.ctx)})
 		}
 		hd.mu.Unlock()
 		hd.leave()
@@ -131,15 +131,13 @@ func same(a, b context.Context) bool {
 // A place says where a hold was acquired: the callers, innermost first.
 type place []uintptr
 
-// notePlace notes where h was acquired, if that is wanted.
-func (h *Hold) notePlace() {
-	if h.holding.engine.cfg.SlowWait == 0 {
+// setOrigin notes where h was acquired, if that is wanted.
+func (h *Hold) setOrigin(o *Origin) {
+	if o == nil {
 		return
 	}
-	at := make(place, 24)
-	at = at[:runtime.Callers(2, at)]
 	h.holding.mu.Lock()
-	h.at = at
+	h.origin = o
 	h.holding.mu.Unlock()
 }
 
