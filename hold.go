@@ -98,7 +98,7 @@ func (h *Hold) Context() context.Context {
 // inside Do, leave Unlock to Do.
 func HoldFrom(ctx context.Context) (h *Hold, ok bool) {
 	h = new(Hold)
-	if !engine.BindFrom(h, ctx) {
+	if !engine.BindFrom(ctx, h) {
 		return nil, false
 	}
 	return h, true

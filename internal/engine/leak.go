@@ -11,10 +11,10 @@ import (
 // Leaks says what is done about what was never given back.
 type Leaks int
 
+// What is done; by itself, nothing.
 const (
-	_           Leaks = iota // nothing
-	LeakLog                  // it is logged
-	LeakRelease              // it is logged and given back
+	LeakLog     Leaks = iota + 1 // it is logged
+	LeakRelease                  // it is logged and given back
 )
 
 // An Origin says where something was acquired, and whether anybody can still give it

@@ -39,7 +39,7 @@ func Bind(target Bindable, h Held) { target.bind(withLeash(h)) }
 
 // BindFrom sets the Held behind target, another Hold for the innermost hold of ctx. It
 // returns false if ctx has none.
-func BindFrom(target Bindable, ctx context.Context) bool {
+func BindFrom(ctx context.Context, target Bindable) bool {
 	h := HoldFrom(ctx)
 	if h == nil {
 		return false
