@@ -110,6 +110,26 @@ func ExampleHoldAtLeast() {
 	// b finds it done
 }
 
+// Who finds the job done asks who did it.
+func ExampleHoldAtLeast_label() {
+	rdb, stop := connect()
+	defer stop()
+	client := latchkey.New(rdb, latchkey.WithTakenDetails())
+	defer client.Close()
+
+	for _, machine := range []string{"a", "b"} {
+		err := latchkey.Do(context.Background(), rlock.New(client, "every-minute"), func(context.Context) error {
+			return nil
+		}, latchkey.Wait(0), latchkey.HoldAtLeast(50*time.Second), latchkey.Label("the job of machine "+machine))
+		var taken *latchkey.TakenError
+		if errors.As(err, &taken) && len(taken.Holders) > 0 {
+			last := taken.Holders[0]
+			fmt.Printf("%s: done by %s, ended: %t\n", machine, last.Label, !last.Ended.IsZero())
+		}
+	}
+	// Output: b: done by the job of machine a, ended: true
+}
+
 func ExampleLabel() {
 	rdb, stop := connect()
 	defer stop()

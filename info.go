@@ -70,6 +70,9 @@ type HolderInfo struct {
 	PID   int
 	// Since is when the holder acquired the object; zero if Host is empty.
 	Since time.Time
+	// Ended is when the holder gave a lock back that stays closed for its
+	// HoldAtLeast; zero if it has not, and without a label.
+	Ended time.Time
 	// Count is the hold count.
 	Count int
 	// Lease is how long the hold lasts if nobody renews it. It is 0 for a
@@ -124,7 +127,7 @@ func (c *Client) Info(ctx context.Context, name string) (Info, error) {
 	}
 	for _, h := range got.Holders {
 		info.Holders = append(info.Holders, HolderInfo{
-			ID: h.ID, Label: h.Who.Label, Host: h.Who.Host, PID: h.Who.PID, Since: h.Who.Since,
+			ID: h.ID, Label: h.Who.Label, Host: h.Who.Host, PID: h.Who.PID, Since: h.Who.Since, Ended: h.Who.Ended,
 			Count: h.Count, Lease: h.Lease, Mode: h.Mode, Value: h.Value,
 		})
 	}

@@ -58,29 +58,27 @@ func holderOf(info latchkey.Info, id string) (found latchkey.HolderInfo) {
 	return found
 }
 
-// A label is removed with the last hold, even if the lock stays closed for
-// HoldAtLeast, or the label was set by a nested hold that nobody knows of.
+// labelled are the kinds of locks that have labels.
+var labelled = map[string]func(c *latchkey.Client) latchkey.Locker{
+	"rlock":    func(c *latchkey.Client) latchkey.Locker { return rlock.New(c, "job") },
+	"fenced":   func(c *latchkey.Client) latchkey.Locker { return rlock.New(c, "job", rlock.Fenced()) },
+	"fairlock": func(c *latchkey.Client) latchkey.Locker { return fairlock.New(c, "job") },
+	"read":     func(c *latchkey.Client) latchkey.Locker { return rwlock.New(c, "job").ReadLock() },
+	"write":    func(c *latchkey.Client) latchkey.Locker { return rwlock.New(c, "job").WriteLock() },
+	"group":    func(c *latchkey.Client) latchkey.Locker { return multilock.NewGroup(c, "job", "a", "b") },
+	"all":      func(c *latchkey.Client) latchkey.Locker { return multilock.New(rlock.New(c, "job")) },
+}
+
+// A label is removed with the last hold, even if it was set by a nested hold
+// that nobody knows of.
 func TestLabelGoesWithTheHold(t *testing.T) {
-	for name, lock := range map[string]func(c *latchkey.Client) latchkey.Locker{
-		"rlock":    func(c *latchkey.Client) latchkey.Locker { return rlock.New(c, "job") },
-		"fenced":   func(c *latchkey.Client) latchkey.Locker { return rlock.New(c, "job", rlock.Fenced()) },
-		"fairlock": func(c *latchkey.Client) latchkey.Locker { return fairlock.New(c, "job") },
-		"read":     func(c *latchkey.Client) latchkey.Locker { return rwlock.New(c, "job").ReadLock() },
-		"write":    func(c *latchkey.Client) latchkey.Locker { return rwlock.New(c, "job").WriteLock() },
-		"group":    func(c *latchkey.Client) latchkey.Locker { return multilock.NewGroup(c, "job", "a") },
-	} {
+	for name, lock := range labelled {
 		t.Run(name, func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 				ctx := t.Context()
-				l, labels := lock(newClient(t, b.Client())), func() []string { return b.Redis.Keys(ctx, "latchkey_label:*").Val() }
-				h, err := l.Lock(ctx, latchkey.Label("me"), latchkey.HoldAtLeast(20*time.Millisecond))
-				require.NoError(t, err)
-				require.Len(t, labels(), 1)
-				require.NoError(t, h.Unlock(ctx))
-				require.Empty(t, labels())
-
+				labels := func() []string { return b.Redis.Keys(ctx, "latchkey_label:*").Val() }
 				conn := b.Client()
-				l = lock(newClient(t, conn))
+				l := lock(newClient(t, conn))
 				outer, err := l.Lock(ctx)
 				require.NoError(t, err)
 				swallowed := false
@@ -203,6 +201,7 @@ func TestLabelOnTheMove(t *testing.T) {
 	require.Positive(t, rdb.PTTL(ctx, "job").Val()-30*time.Second)
 	require.NoError(t, h.Unlock(ctx))
 	require.Zero(t, rdb.Exists(ctx, "job").Val())
+	require.Zero(t, rdb.Exists(ctx, "latchkey_label:{job}:"+h.HolderID()).Val())
 	cl.MoveSlot(t, slot, from, to)
 }
 

@@ -96,6 +96,9 @@ func (r *slowReporter) report(ctx context.Context, w engine.SlowWait) {
 		if h.Host != "" {
 			args = append(args, "host", h.Host, "pid", h.PID, "since", h.Since)
 		}
+		if !h.Ended.IsZero() {
+			args = append(args, "ended", h.Ended) // it stays closed for its HoldAtLeast
+		}
 		if n := len(s.Holders) - 1; n > 0 {
 			args = append(args, "more", n)
 		}

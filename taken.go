@@ -52,7 +52,11 @@ func (e *TakenError) Error() string {
 	case e.At.IsZero():
 		return b.String()
 	case len(e.Holders) > 0:
-		b.WriteString(": held by ")
+		if e.Holders[0].Ended.IsZero() {
+			b.WriteString(": held by ")
+		} else {
+			b.WriteString(": closed until its minimum time by ")
+		}
 		b.WriteString(e.Holders[0].who(e.At))
 		if n := len(e.Holders) - 1; n > 0 {
 			fmt.Fprintf(&b, ", and %d more", n)
@@ -73,7 +77,8 @@ func (e *TakenError) Error() string {
 // Unwrap returns ErrNotAcquired.
 func (e *TakenError) Unwrap() error { return ErrNotAcquired }
 
-// who describes the holder: `"deploy.sh" (ci-1:812) for 3m12s, lease 21s`.
+// who describes the holder: `ann (ci-1:812) for 3m12s, lease 21s`, or `ann
+// (ci-1:812), which ended 12s ago, 48s left`.
 func (h *HolderInfo) who(at time.Time) string {
 	var b strings.Builder
 	switch {
@@ -84,6 +89,13 @@ func (h *HolderInfo) who(at time.Time) string {
 	}
 	if h.Host != "" {
 		fmt.Fprintf(&b, " (%s:%d)", plain(h.Host), h.PID)
+	}
+	if !h.Ended.IsZero() {
+		fmt.Fprintf(&b, ", which ended %v ago", short(max(at.Sub(h.Ended), 0)))
+		if h.Lease > 0 {
+			fmt.Fprintf(&b, ", %v left", short(h.Lease))
+		}
+		return b.String()
 	}
 	if held := at.Sub(h.Since); !h.Since.IsZero() && held >= 0 {
 		fmt.Fprintf(&b, " for %v", short(held))

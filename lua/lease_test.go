@@ -169,6 +169,7 @@ func leasedScripts() []leased {
 		{"expiring", lua.PermitAcquire, []string{"permits", "out"}, both([]any{"SET", "permits", 2, "PX", 30000}), timely(nil, "ch", "PUBLISH", 1, 30000, "id"), nil},
 		{"new", lua.PermitUpdate, []string{"out", "claim"}, both([]any{"ZADD", "out", "9999999999999", "id"}), func(now int64) []any { return []any{"id", 90000, 7, 1000, now + within, ahead} }, []string{"out"}},
 		{"text", lua.LabelWrite, []string{"label"}, nil, fixed("text", 1000), nil},
+		{"closed", lua.LabelEnded, []string{"lock", "label"}, held, fixed("me", 1000, "text"), nil},
 	}
 }
 

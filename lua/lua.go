@@ -339,6 +339,8 @@ var (
 	inspectSides string
 	//go:embed label/write.lua
 	labelWrite string
+	//go:embed label/ended.lua
+	labelEnded string
 
 	// InspectObject shows what stands under a name; see inspect/object.lua.
 	InspectObject = newReader("inspect/object", inspectObject)
@@ -350,4 +352,6 @@ var (
 	InspectSides = newReader("inspect/sides", inspectSides)
 	// LabelWrite writes, keeps or removes labels; see label/write.lua.
 	LabelWrite = newScript("label/write", labelWrite)
+	// LabelEnded writes the label of what stays closed; see label/ended.lua.
+	LabelEnded = newScript("label/ended", labelEnded)
 )

@@ -59,6 +59,7 @@ func (s *scripts) spec(name string) *engine.Spec {
 		Line:    s.channel + s.suffix,
 		Channel: s.channel,
 		Suffix:  s.suffix,
+		Shown:   s.shown,
 		Poll:    wait.Backoff{Initial: 10 * time.Millisecond, Max: 250 * time.Millisecond, Multiplier: 2},
 		Keys:    []string{s.key, claimKey(s.key, s.suffix), names.Label(s.key, ""), s.channel},
 		Scripts: s,
@@ -82,6 +83,13 @@ func split(holder string) (who, values string) {
 func plain(holder string) string {
 	who, _ := split(holder)
 	return who
+}
+
+// shown returns a holder as Redis shows it, and a field that it has while it has
+// the set.
+func (s *scripts) shown(holder string) (who, field string) {
+	who, values := split(holder)
+	return who, values[:hashed] + ":" + who + ":expire_time"
 }
 
 // args returns arguments that begin with the group as the first key, with room

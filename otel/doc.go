@@ -19,6 +19,7 @@
 //	latchkey.renewal.lag       s           histogram  how late a renewal was sent
 //	latchkey.undone            {acquire}   counter    failed acquires that had been granted, and were taken back
 //	latchkey.missed_wakeups    {acquire}   counter    waiters that a recheck served and no message
+//	latchkey.slow_waits        {report}    counter    reports of calls that wait for long ([latchkey.WithSlowWait])
 //	latchkey.resubscribed      {connection} counter   connections for wake-ups that were replaced
 //	latchkey.channels_denied   {channel}   counter    Redis channels that may not be subscribed to
 //

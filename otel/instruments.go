@@ -10,10 +10,10 @@ import (
 
 // instruments are the instruments of a watcher.
 type instruments struct {
-	wait, hold, lag                           metric.Float64Histogram
-	holds, waiting                            metric.Int64UpDownCounter
-	contended, lost, renewals, undone, missed metric.Int64Counter
-	resubscribed, denied                      metric.Int64Counter
+	wait, hold, lag                                 metric.Float64Histogram
+	holds, waiting                                  metric.Int64UpDownCounter
+	contended, lost, renewals, undone, missed, slow metric.Int64Counter
+	resubscribed, denied                            metric.Int64Counter
 }
 
 // make creates the instruments with m.
@@ -47,6 +47,7 @@ func (in *instruments) make(m metric.Meter) error {
 	counter(&in.renewals, "latchkey.renewals", "{renewal}", "Renewals of leases.")
 	counter(&in.undone, "latchkey.undone", "{acquire}", "Failed acquires that had been granted, and were taken back.")
 	counter(&in.missed, "latchkey.missed_wakeups", "{acquire}", "Waiters that a recheck served and no message.")
+	counter(&in.slow, "latchkey.slow_waits", "{report}", "Reports of calls that wait for long.")
 	counter(&in.resubscribed, "latchkey.resubscribed", "{connection}", "Connections for wake-ups that were replaced.")
 	counter(&in.denied, "latchkey.channels_denied", "{channel}", "Redis channels that may not be subscribed to.")
 	return errs

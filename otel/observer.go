@@ -102,6 +102,7 @@ func (w *watcher) observer() latchkey.Observer {
 		},
 		Undone:        func(kind, name string) { w.undone.Add(none, 1, w.of(kind, name).object) },
 		HintMissed:    func(kind, name string) { w.missed.Add(none, 1, w.of(kind, name).object) },
+		SlowWait:      func(s latchkey.SlowWait) { w.slow.Add(none, 1, w.of(s.Kind, s.Name).object) },
 		Resubscribed:  func(int) { w.resubscribed.Add(none, 1) },
 		ChannelDenied: func(string, error) { w.denied.Add(none, 1) },
 	}

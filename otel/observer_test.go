@@ -101,6 +101,8 @@ func TestObserverRecordsWhatItHears(t *testing.T) {
 	r.RenewFailed("rlock", "job2", nil)
 	r.Undone("rlock", "job1")
 	r.HintMissed("rlock", "12")
+	r.SlowWait(latchkey.SlowWait{Kind: "rlock", Name: "job1"})
+	r.SlowWait(latchkey.SlowWait{Kind: "rlock", Name: "job4"})
 	r.Resubscribed(7)
 	r.ChannelDenied("x", latchkey.ErrChannelDenied)
 
@@ -119,6 +121,7 @@ func TestObserverRecordsWhatItHears(t *testing.T) {
 		"latchkey.renewal.lag":     {"job rlock": 2},
 		"latchkey.undone":          {"job rlock": 1},
 		"latchkey.missed_wakeups":  {"rlock": 1}, // an empty class is left out
+		"latchkey.slow_waits":      {"job rlock": 2},
 		"latchkey.resubscribed":    {"": 1},
 		"latchkey.channels_denied": {"": 1},
 	}, values)

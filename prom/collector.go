@@ -135,6 +135,7 @@ func (c *Collector) Observer() latchkey.Observer {
 		},
 		Undone:        func(kind, name string) { c.of(kind, name).undone.Inc() },
 		HintMissed:    func(kind, name string) { c.of(kind, name).missed.Inc() },
+		SlowWait:      func(w latchkey.SlowWait) { c.of(w.Kind, w.Name).slow.Inc() },
 		Resubscribed:  func(int) { m.resubscribed.Inc() },
 		ChannelDenied: func(string, error) { m.denied.Inc() },
 	}
@@ -146,9 +147,9 @@ type object struct{ kind, class string }
 // A series is the set of series for one kind and class.
 type series struct {
 	object
-	acquired, hold, lag                prometheus.Observer
-	holds, waiting                     prometheus.Gauge
-	contended, renewed, undone, missed prometheus.Counter
+	acquired, hold, lag                      prometheus.Observer
+	holds, waiting                           prometheus.Gauge
+	contended, renewed, undone, missed, slow prometheus.Counter
 }
 
 // of returns the series for an object with that kind and name.

@@ -79,6 +79,8 @@ func TestCollectorCountsWhatTheObserverHears(t *testing.T) {
 	o.RenewFailed("rlock", "job2", nil)
 	o.Undone("rlock", "job1")
 	o.HintMissed("rlock", "job1")
+	o.SlowWait(latchkey.SlowWait{Kind: "rlock", Name: "job1"})
+	o.SlowWait(latchkey.SlowWait{Kind: "rlock", Name: "job4"})
 	o.Resubscribed(7)
 	o.ChannelDenied("x", latchkey.ErrChannelDenied)
 
@@ -104,12 +106,13 @@ func TestCollectorCountsWhatTheObserverHears(t *testing.T) {
 		"latchkey_renewal_lag_seconds":   {"job rlock": 2, "slots permitsemaphore": 0, "sem semaphore": 0},
 		"latchkey_undone_total":          {"job rlock": 1, "slots permitsemaphore": 0, "sem semaphore": 0},
 		"latchkey_missed_wakeups_total":  {"job rlock": 1, "slots permitsemaphore": 0, "sem semaphore": 0},
+		"latchkey_slow_waits_total":      {"job rlock": 2, "slots permitsemaphore": 0, "sem semaphore": 0},
 		"latchkey_resubscribed_total":    {"": 1},
 		"latchkey_channels_denied_total": {"": 1},
 	} {
 		require.Equal(t, want, values(t, families, name), name)
 	}
-	require.Len(t, families, 12, "each is checked here")
+	require.Len(t, families, 13, "each is checked here")
 }
 
 // Without a map names make no series, however many there are.

@@ -19,6 +19,7 @@
 //	latchkey_renewal_lag_seconds      histogram  how late a renewal was sent
 //	latchkey_undone_total             counter    failed acquires that had been granted, and were taken back
 //	latchkey_missed_wakeups_total     counter    waiters that a recheck served and no message
+//	latchkey_slow_waits_total         counter    reports of calls that wait for long ([latchkey.WithSlowWait])
 //	latchkey_resubscribed_total       counter    connections for wake-ups that were replaced
 //	latchkey_channels_denied_total    counter    Redis channels that may not be subscribed to
 //

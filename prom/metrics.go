@@ -8,10 +8,10 @@ import (
 
 // metrics are the metrics of a Collector.
 type metrics struct {
-	wait, hold, lag                           *prometheus.HistogramVec
-	holds, waiting                            *prometheus.GaugeVec
-	contended, lost, renewals, undone, missed *prometheus.CounterVec
-	resubscribed, denied                      prometheus.Counter
+	wait, hold, lag                                 *prometheus.HistogramVec
+	holds, waiting                                  *prometheus.GaugeVec
+	contended, lost, renewals, undone, missed, slow *prometheus.CounterVec
+	resubscribed, denied                            prometheus.Counter
 }
 
 func newMetrics(cfg config) metrics {
@@ -39,6 +39,7 @@ func newMetrics(cfg config) metrics {
 		renewals:     counter("renewals_total", "Renewals of leases.", "result"),
 		undone:       counter("undone_total", "Failed acquires that had been granted, and were taken back."),
 		missed:       counter("missed_wakeups_total", "Waiters that a recheck served and no message."),
+		slow:         counter("slow_waits_total", "Reports of calls that wait for long."),
 		resubscribed: total("resubscribed_total", "Connections for wake-ups that were replaced."),
 		denied:       total("channels_denied_total", "Redis channels that may not be subscribed to."),
 	}
@@ -50,7 +51,7 @@ func byObject(more []string) []string { return append([]string{"kind", "class"},
 func (m *metrics) all() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.wait, m.hold, m.lag, m.holds, m.waiting,
-		m.contended, m.lost, m.renewals, m.undone, m.missed, m.resubscribed, m.denied,
+		m.contended, m.lost, m.renewals, m.undone, m.missed, m.slow, m.resubscribed, m.denied,
 	}
 }
 
@@ -71,5 +72,6 @@ func (m *metrics) series(o object) *series {
 		renewed:   m.renewals.WithLabelValues(o.kind, o.class, "ok"),
 		undone:    m.undone.WithLabelValues(o.kind, o.class),
 		missed:    m.missed.WithLabelValues(o.kind, o.class),
+		slow:      m.slow.WithLabelValues(o.kind, o.class),
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -44,9 +45,15 @@ func program(addr string) int {
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	defer rdb.Close()
 	metrics := prom.New(prom.Classes(func(string, string) string { return "jobs" }))
-	c := latchkey.New(rdb, latchkey.WithObserver(metrics.Observer()))
+	observer, slow := metrics.Observer(), make(chan struct{})
+	counted, told := observer.SlowWait, sync.OnceFunc(func() { close(slow) })
+	observer.SlowWait = func(w latchkey.SlowWait) {
+		counted(w)
+		told()
+	}
+	c := latchkey.New(rdb, latchkey.WithObserver(observer), latchkey.WithSlowWait(10*time.Millisecond))
 	defer c.Close()
-	if err := work(c); err != nil {
+	if err := work(c, slow); err != nil {
 		fmt.Println(err)
 		return 1
 	}
@@ -64,9 +71,9 @@ func program(addr string) int {
 	return 0
 }
 
-// work is one free acquire, one that had to wait, one refusal, one loss, and one
+// work is one free acquire, one that had to wait until slow is closed, one refusal, one loss, and one
 // hold that lasts.
-func work(c *latchkey.Client) error {
+func work(c *latchkey.Client, slow <-chan struct{}) error {
 	ctx := context.Background()
 	l := rlock.New(c, "a")
 	h, err := l.Lock(ctx)
@@ -77,9 +84,7 @@ func work(c *latchkey.Client) error {
 		return err
 	}
 	second := l.LockAsync(ctx)
-	for c.Stats().Waiting == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	<-slow
 	if err := h.Unlock(ctx); err != nil {
 		return err
 	}
@@ -147,6 +152,7 @@ func TestScrapeOfAProgram(t *testing.T) {
 	} {
 		require.Equal(t, want, values(t, all, name), name)
 	}
+	require.Positive(t, values(t, all, "latchkey_slow_waits_total")["jobs rlock"])
 	problems, err := promlint.New(strings.NewReader(text)).Lint()
 	require.NoError(t, err)
 	require.Empty(t, problems)

@@ -36,6 +36,8 @@ type holding struct {
 	// Written with ops and mu: the last label of one of the holds, which share
 	// it. Renewals and the last release need it.
 	label string
+	// Written with ops: when the first of the holds was granted.
+	since time.Time
 	// Written with ops: a request with a label may have been executed since the
 	// lock was free. The last release therefore removes the label, even if it
 	// is that of none of the holds.
@@ -213,7 +215,7 @@ func (hd *holding) grant(parent context.Context, s *Spec, cfg *LockConfig, g Gra
 	hd.count = count
 	hd.token, hd.more = g.Token, g.more // none after a re-entry, whose token is above them
 	if first {
-		hd.label, hd.atLeast, hd.slice = "", time.Time{}, g.slice
+		hd.label, hd.since, hd.atLeast, hd.slice = "", since, time.Time{}, g.slice
 		hd.handed = !g.slice.IsZero()
 		if g.slice.IsZero() {
 			hd.slice = h.since.Add(hd.engine.cfg.HandOver)

@@ -38,6 +38,44 @@ func (e *Engine) writeLabels(ctx context.Context, opts run.Options, text string,
 	_, _ = e.Eval(ctx, opts, lua.LabelWrite, len(keys), args)
 }
 
+// A closing is what the label says of a lock that stays closed after the work.
+type closing struct {
+	label string // of the work; empty if it had none
+	since time.Time
+	until time.Time
+}
+
+// shown returns what Redis shows of a holder; see Spec.Shown.
+func (s *Spec) shown(holder string) (who, field string) {
+	if s.Shown == nil {
+		return holder, holder
+	}
+	return s.Shown(holder)
+}
+
+// label returns the key of the label of a holder.
+func (s *Spec) label(holder string) string {
+	who, _ := s.shown(holder)
+	return names.Label(s.Key, who)
+}
+
+// labelClosed writes the label of the holder in whose name ret keeps s closed,
+// if the work had a label. The script finds out whether s is closed.
+func (e *Engine) labelClosed(ctx context.Context, s *Spec, ret *Return) {
+	c, now := ret.Closed, time.Now()
+	left := c.until.Sub(now)
+	if c.label == "" || left < time.Millisecond {
+		return
+	}
+	_, field := s.shown(ret.LingerAs)
+	text := e.who(c.label, c.since)
+	text.Ended = e.Clock.At(now)
+	opts := run.CleanUp
+	opts.Within = returnBound
+	args := append(make([]any, run.Head, run.Head+5), s.Key, s.label(ret.LingerAs), field, left.Milliseconds(), text.String())
+	_, _ = e.Eval(ctx, opts, lua.LabelEnded, 2, args)
+}
+
 // label writes the label of leases that end after d, and waits for that until
 // ctx is done. A release of one of the leases also waits for it, because a
 // label that is written later would stay.

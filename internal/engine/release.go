@@ -161,9 +161,12 @@ func (hd *holding) giveUpRest(ctx context.Context, s *Spec, ret *Return) {
 	now := time.Now()
 	*ret = Return{Holder: hd.field, Label: hd.tag()}
 	ret.lingerFor(hd, s)
-	_, err := e.returnOnce(ctx, hd, s, ret, now)
+	v, err := e.returnOnce(ctx, hd, s, ret, now)
 	if run.Classify(err) == run.Unknown && !hd.fresh {
 		hd.releaseInDoubt(now.Add(returnBound + run.ClockSlack))
+	}
+	if err == nil && v == Granted {
+		e.labelClosed(ctx, s, ret)
 	}
 }
 
@@ -173,6 +176,7 @@ func (hd *holding) giveUpRest(ctx context.Context, s *Spec, ret *Return) {
 func (r *Return) lingerFor(hd *holding, s *Spec) {
 	if left := hd.lingers(); left >= time.Millisecond {
 		r.Linger, r.LingerAs = left, hd.engine.HolderID(NewHolder())+s.Suffix
+		r.Closed = closing{hd.label, hd.since, hd.atLeast}
 	}
 }
 
@@ -188,6 +192,7 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 	var last error
 	var doubted *heir
 	var acts time.Time // until when a request without a reply may take effect
+	kept := false      // the request that was executed did not remove the label
 	// Only an ordinary release, or that of a queue, removes a label.
 	heirs := target == 0 && ret.Linger == 0 && (s.Queue != nil || ret.Label == "")
 	maybe := !trusted // an earlier request may have been executed
@@ -220,7 +225,8 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 		}
 		if run.IsCode(err, "TRYAGAIN") {
 			// The slot is being moved, and a request with one key succeeds.
-			ret.Label = "" // it expires
+			kept = kept || ret.Label != ""
+			ret.Label = "" // it is removed afterwards
 			ret.Alone, heirs = true, false
 		}
 		switch {
@@ -239,6 +245,10 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 			if !hd.fresh {
 				hd.releaseInDoubt(acts) // it must not affect the next hold
 			}
+			if kept {
+				e.writeLabels(ctx, run.CleanUp, "", []string{s.label(hd.field)}, []time.Duration{0})
+			}
+			e.labelClosed(ctx, s, ret)
 			hd.unlockOps()
 			if doubted != nil {
 				doubted.Unknown() // its request may have come before the grant

@@ -28,6 +28,10 @@ type Spec struct {
 	Channel string
 	// Suffix follows the holder in the field of the hash.
 	Suffix string
+	// Shown returns what Redis shows of a holder with the Suffix, and a field of
+	// the hash that the holder has while it has the lock. If it is nil, both are
+	// the holder.
+	Shown func(holder string) (who, field string)
 	// Shared is set if several holders may have the lock at once, so that a
 	// grant to one waiter does not exclude the next.
 	Shared bool
@@ -149,6 +153,7 @@ type Return struct {
 	Label    string
 	Linger   time.Duration // at 0: keep the lock closed for that long, under
 	LingerAs string        // this holder
+	Closed   closing       // what its label says
 	Deadline run.Deadline
 	Heir     *Request // the waiter to be granted the lock; with a queue or an Entry, only if it is the next one
 	Leaves   bool     // remove only the holder's own entries from the waitlist

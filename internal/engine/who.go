@@ -16,6 +16,9 @@ type Who struct {
 	Host  string
 	PID   int
 	Since time.Time // by the server's clock; zero if unknown
+	// Ended is when the work ended after which the lock stays closed, by the
+	// server's clock; zero for all others.
+	Ended time.Time
 }
 
 // thisHost returns the name of the machine as one word.
@@ -33,9 +36,13 @@ func (e *Engine) who(label string, since time.Time) Who {
 }
 
 // String returns the value of a label's key: "<since, ms> <pid> <host>
-// <label>".
+// <label>", with "-<ended, ms>" after the first number if the work has ended.
 func (w Who) String() string {
-	return fmt.Sprintf("%d %d %s %s", w.Since.UnixMilli(), w.PID, w.Host, w.Label)
+	ended := ""
+	if !w.Ended.IsZero() {
+		ended = fmt.Sprintf("-%d", w.Ended.UnixMilli())
+	}
+	return fmt.Sprintf("%d%s %d %s %s", w.Since.UnixMilli(), ended, w.PID, w.Host, w.Label)
 }
 
 // ParseWho parses a value from String. Any other text is only a label.
@@ -45,10 +52,17 @@ func ParseWho(text string) Who {
 	}
 	parts := strings.SplitN(text, " ", 4)
 	if len(parts) == 4 {
-		since, err := strconv.ParseInt(parts[0], 10, 64)
+		from, to, over := strings.Cut(parts[0], "-")
+		since, err := strconv.ParseInt(from, 10, 64)
 		pid, err2 := strconv.Atoi(parts[1])
+		who := Who{Label: parts[3], Host: parts[2], PID: pid, Since: time.UnixMilli(since)}
+		if over && err == nil {
+			var ended int64
+			ended, err = strconv.ParseInt(to, 10, 64)
+			who.Ended = time.UnixMilli(ended)
+		}
 		if err == nil && err2 == nil {
-			return Who{Label: parts[3], Host: parts[2], PID: pid, Since: time.UnixMilli(since)}
+			return who
 		}
 	}
 	return Who{Label: text}

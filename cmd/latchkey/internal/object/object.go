@@ -39,6 +39,7 @@ type Holder struct {
 	Host    string `json:"host"`
 	PID     int    `json:"pid"`
 	Since   string `json:"since,omitempty"`
+	Ended   string `json:"ended,omitempty"`
 	Count   int    `json:"count"`
 	LeaseMs int64  `json:"lease_ms"`
 	Mode    string `json:"mode,omitempty"`
@@ -70,7 +71,7 @@ func New(info latchkey.Info) *Object {
 	}
 	for _, h := range info.Holders {
 		o.Holders = append(o.Holders, Holder{
-			ID: h.ID, Label: h.Label, Host: h.Host, PID: h.PID, Since: instant(h.Since), Count: h.Count,
+			ID: h.ID, Label: h.Label, Host: h.Host, PID: h.PID, Since: instant(h.Since), Ended: instant(h.Ended), Count: h.Count,
 			LeaseMs: millis(h.Lease), Mode: h.Mode, Value: h.Value,
 		})
 	}
@@ -169,10 +170,10 @@ func process(host string, pid int) string {
 
 // line returns the object's row in the table of ls.
 func (o *Object) line() []string {
-	label, held := "-", "-"
+	label, since := "-", "-"
 	if len(o.info.Holders) > 0 {
 		h := o.info.Holders[0]
-		label, held = text.OrDash(text.Phrase(h.Label)), text.Since(h.Since, o.info.At)
+		label, since = text.OrDash(text.Phrase(h.Label)), held(h, o.info.At)
 		if n := len(o.info.Holders) - 1; n > 0 && label != "-" {
 			label += " +" + strconv.Itoa(n)
 		}
@@ -185,8 +186,16 @@ func (o *Object) line() []string {
 		lease, count = text.Lease(o.info.Lease), strconv.Itoa(o.holds())
 	}
 	return []string{
-		text.Name(o.Name), o.Kind, numberOrDash(int64(o.Waiting())), o.Who(), label, held, lease, count, numberOrDash(o.Token),
+		text.Name(o.Name), o.Kind, numberOrDash(int64(o.Waiting())), o.Who(), label, since, lease, count, numberOrDash(o.Token),
 	}
+}
+
+// held says for how long a holder has had the object, or when its work ended.
+func held(h latchkey.HolderInfo, at time.Time) string {
+	if !h.Ended.IsZero() {
+		return "ended " + text.Since(h.Ended, at) + " ago"
+	}
+	return text.Since(h.Since, at)
 }
 
 // holds returns the number of holds.

@@ -68,7 +68,7 @@ func (o *Object) holderTable() *text.Table {
 		if h.Value != "" {
 			mode = h.Value
 		}
-		t.Add(text.Name(h.ID), text.OrDash(text.Phrase(mode)), strconv.Itoa(h.Count), text.Since(h.Since, o.info.At), text.Lease(h.Lease),
+		t.Add(text.Name(h.ID), text.OrDash(text.Phrase(mode)), strconv.Itoa(h.Count), held(h, o.info.At), text.Lease(h.Lease),
 			text.OrDash(text.Phrase(h.Label)), process(h.Host, h.PID))
 	}
 	return t
