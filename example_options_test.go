@@ -279,6 +279,16 @@ func ExampleWithLeakDetection() {
 	// Output: holding orders:42
 }
 
+// `latchkey explain orders:42` says what this program waits for while it holds that.
+func ExampleWithWaitGraph() {
+	rdb, stop := connect()
+	defer stop()
+	client := latchkey.New(rdb, latchkey.WithWaitGraph())
+	defer client.Close()
+	hold(client, "orders:42")
+	// Output: holding orders:42
+}
+
 // A refusal says who has the lock.
 func ExampleWithTakenDetails() {
 	rdb, stop := connect()

@@ -367,6 +367,9 @@ func (h *localHold) Speaks(e *engine.Engine, s *engine.Spec) (holder uint64, ok 
 	return h.holder, h.err == nil
 }
 
+// Holds returns nothing: Redis does not show a local lock.
+func (h *localHold) Holds(*engine.Engine) []engine.HeldKey { return nil }
+
 // JoinWhole and StayClosed let a multi-lock use a local lock.
 func (h *localHold) JoinWhole(_ any, ended func(cause error)) {
 	locals.Lock()

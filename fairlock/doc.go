@@ -73,6 +73,7 @@
 //	                                         and its proof
 //	latchkey_label:{name}:<holder>           label (option Label) of a holder or waiter; expires with
 //	                                         the lease or the place
+//	latchkey_waits:{name}:<holder>           what the holder waits for (WithWaitGraph); expires
 //
 // The queue and its two companions are removed with the last waiter. If nobody
 // ever comes, the queue and the deadlines expire a day after the last deadline

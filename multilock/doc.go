@@ -82,6 +82,7 @@
 //	redisson_lock__channel:{group}             Redis channel; "0" on release
 //	latchkey_group:{group}:<holder>:<set>      how often the holder has this set; latchkey's own
 //	latchkey_label:{group}:<holder>            label (option Label); latchkey's own
+//	latchkey_waits:{group}:<holder>            what the holder waits for (WithWaitGraph); latchkey's own
 //
 // where <h> is the base64 of the 128-bit HighwayHash of the value, with
 // Redisson's key. All keys expire with the leases, the hash one second later.

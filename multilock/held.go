@@ -238,6 +238,14 @@ func (w *whole) Holder() uint64 {
 // HolderID returns the holder of the first part as its server shows it.
 func (w *whole) HolderID() string { return w.present(anyPart)[0].held.HolderID() }
 
+// Holds returns what the parts hold.
+func (w *whole) Holds(e *engine.Engine) (keys []engine.HeldKey) {
+	for _, p := range w.present(func(*part) bool { return w.state == held }) {
+		keys = append(keys, p.held.Holds(e)...)
+	}
+	return keys
+}
+
 // Speaks returns the holder that the whole's Context carries for s: that of the
 // part whose Context does.
 func (w *whole) Speaks(e *engine.Engine, s *engine.Spec) (holder uint64, ok bool) {

@@ -40,6 +40,7 @@
 //	latchkey_next:{name}             sorted set, the waitlist of clients; expires
 //	redisson_lock_token:{name}       fencing token counter (Fenced); never expires
 //	latchkey_label:{name}:<holder>   label (option Label); expires with the lease
+//	latchkey_waits:{name}:<holder>   what the holder waits for (WithWaitGraph); expires
 //
 // Taking a free lock is one round trip and one command; releasing it is
 // another. When dozens of goroutines do so at once, one command serves many of

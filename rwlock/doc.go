@@ -85,6 +85,7 @@
 //	                                       has left, "1" when a writer has
 //	latchkey_writer:{name}                 a writer waits; expires
 //	latchkey_label:{name}:<field>          label (option Label); expires with the lease
+//	latchkey_waits:{name}:<field>          what the holder waits for (WithWaitGraph); expires
 //
 // The field of a dead reader stays until a writer or the Unlock of another
 // reader comes across it, or until the lock is free.

@@ -396,4 +396,34 @@ var pubsubBugs = []Bug{
 		Old:  "	if fips140.Enforced() {", New: "	if fips140.Enforced() && len(b) == 0 {",
 		Package: ".", Run: "^TestFIPS$",
 	},
+	{
+		Name: "graph/never-removed", What: "what a holder waited for stays published when it waits no longer",
+		File: "internal/engine/waitgraph.go",
+		Old:  "			over = append(over, names.Waits(k.Key, k.ID))\n", New: "",
+		Run: "^TestWaitGraph$",
+	},
+	{
+		Name: "graph/at-once", What: "what a holder waits for is published however short the wait",
+		File: "internal/engine/waitgraph.go",
+		Old:  "if time.Since(w.began()) < heldUpAfter {", New: "if time.Since(w.began()) < 0 {",
+		Run: "^TestWaitGraph$",
+	},
+	{
+		Name: "graph/not-renewed", What: "what a holder waits for is no longer published after a few seconds",
+		File: "internal/engine/waitgraph.go",
+		Old:  " || time.Since(before.at) >= heldUpRenewed {", New: " {",
+		Run: "^TestWaitGraph$",
+	},
+	{
+		Name: "graph/of-a-hold-that-is-over", What: "what was given back counts as held by whoever waits with its Context",
+		File: "internal/engine/hold.go",
+		Old:  "	if h.state != held {\n		return nil\n	}\n	return []HeldKey", New: "	return []HeldKey",
+		Run: "^TestWaitGraphKnowsByTheContext$",
+	},
+	{
+		Name: "graph/under-no-field", What: "what a writer waits for is published under a holder that the lock does not show",
+		File: "internal/engine/waitgraph.go",
+		Old:  "	if s.Half {\n", New: "	if s.Half && s.Kind == \"\" {\n",
+		Run: "^TestWaitGraphKnowsByTheContext$",
+	},
 }

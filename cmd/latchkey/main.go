@@ -35,7 +35,7 @@ line makes no sense; 69 Redis cannot be reached, or refuses.`,
 	// -h is the host, as in redis-cli, so help has no shorthand.
 	root.PersistentFlags().Bool("help", false, "show the help of a command")
 	run, acquire := newRun(conn), newAcquire(conn)
-	root.AddCommand(run, acquire, newExtend(conn), newRelease(conn), newLs(conn), newTop(conn), newShow(conn), newWaiters(conn), newForceUnlock(conn), newSem(conn), newLatch(conn),
+	root.AddCommand(run, acquire, newExtend(conn), newRelease(conn), newLs(conn), newTop(conn), newShow(conn), newWaiters(conn), newExplain(conn), newForceUnlock(conn), newSem(conn), newLatch(conn),
 		newDoctor(conn), bench.Command(&conn.Flags), demo.Command(&conn.Flags), newVersion())
 	for _, cmd := range leaves(root) {
 		if cmd != run && cmd != acquire { // these have flock's -n

@@ -45,6 +45,8 @@ type Config struct {
 	SlowWait time.Duration
 	Slow     func(ctx context.Context, w SlowWait)
 	Leaks    Leaks
+	// WaitGraph publishes what callers wait for that hold something.
+	WaitGraph bool
 	// Wrap returns the root's *Error.
 	Wrap func(op, kind, name string, maybe bool, err error) error
 }
@@ -67,7 +69,7 @@ type Engine struct {
 	shares   shares
 	waitlist waitlist
 	tickets  tickets
-	slow     slowWaits
+	waitings waitings
 	gate     *lifecycle.Gate
 	cleanup  *lifecycle.Cleanup
 
@@ -104,6 +106,12 @@ func New(rdb redis.UniversalClient, cfg Config) *Engine {
 		var b [8]byte
 		_, _ = rand.Read(b[:]) // never fails
 		e.offset = binary.LittleEndian.Uint64(b[:]) >> 16
+	}
+	if cfg.SlowWait > 0 {
+		e.waitings.lookers = append(e.waitings.lookers, e.lookForSlowWaits())
+	}
+	if cfg.WaitGraph {
+		e.waitings.lookers = append(e.waitings.lookers, e.lookForHeldUp())
 	}
 	e.holdings.init()
 	e.leases.init()

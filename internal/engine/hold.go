@@ -27,6 +27,8 @@ type Held interface {
 	Speaks(e *Engine, s *Spec) (holder uint64, ok bool)
 	// Origins says where it was acquired, or its parts; see Origin.
 	Origins() []*Origin
+	// Holds returns what h still holds of e's, as Redis shows it.
+	Holds(e *Engine) []HeldKey
 	// JoinWhole and StayClosed are for multi-locks; see part.go.
 	JoinWhole(whole any, ended func(cause error))
 	StayClosed(ctx context.Context, d time.Duration) error
@@ -169,6 +171,19 @@ func (h *Hold) Speaks(e *Engine, s *Spec) (holder uint64, ok bool) {
 	h.holding.mu.Lock()
 	defer h.holding.mu.Unlock()
 	return h.holding.key.holder, h.state == held
+}
+
+// Holds returns what h holds, if it does and e is its client.
+func (h *Hold) Holds(e *Engine) []HeldKey {
+	if h.holding.engine != e {
+		return nil
+	}
+	h.holding.mu.Lock()
+	defer h.holding.mu.Unlock()
+	if h.state != held {
+		return nil
+	}
+	return []HeldKey{h.holding.shownLocked(h.spec)}
 }
 
 // Remaining returns how long the hold may still be trusted.

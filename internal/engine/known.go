@@ -35,13 +35,9 @@ func (e *Engine) Holders(key string) map[string]Who {
 // Waiters returns the waiters for key in this client, in order for each line.
 func (e *Engine) Waiters(key string) []Waiter {
 	var waiters []Waiter
-	for _, c := range e.lines.Claims() {
-		c, ok := c.(interface{ asked() (*attempt, string) })
-		if !ok {
-			continue
-		}
-		if about, id := c.asked(); about.spec.Key == key {
-			waiters = append(waiters, Waiter{ID: id, Who: e.who(about.cfg.Label, about.began())})
+	for _, c := range e.waiting() {
+		if c.spec.Key == key {
+			waiters = append(waiters, Waiter{ID: c.id, Who: e.who(c.cfg.Label, c.began())})
 		}
 	}
 	return waiters

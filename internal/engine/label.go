@@ -24,8 +24,13 @@ func (hd *holding) tag() string {
 	return ""
 }
 
-// writeLabels runs label/write. A lease of 0 removes the label.
+// writeLabels is writeTexts for labels.
 func (e *Engine) writeLabels(ctx context.Context, opts run.Options, text string, keys []string, leases []time.Duration) {
+	_ = e.writeTexts(ctx, opts, text, keys, leases)
+}
+
+// writeTexts runs label/write for keys of one slot. A lease of 0 removes the text.
+func (e *Engine) writeTexts(ctx context.Context, opts run.Options, text string, keys []string, leases []time.Duration) error {
 	opts.Within, opts.Replicas = returnBound, nil
 	args := make([]any, run.Head, run.Head+1+2*len(keys))
 	for _, k := range keys {
@@ -35,7 +40,8 @@ func (e *Engine) writeLabels(ctx context.Context, opts run.Options, text string,
 	for _, d := range leases {
 		args = append(args, d.Milliseconds())
 	}
-	_, _ = e.Eval(ctx, opts, lua.LabelWrite, len(keys), args)
+	_, err := e.Eval(ctx, opts, lua.LabelWrite, len(keys), args)
+	return err
 }
 
 // A closing is what the label says of a lock that stays closed after the work.

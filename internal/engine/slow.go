@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -28,67 +27,31 @@ type OwnHold struct {
 	Reenters bool
 }
 
-// slowWaits finds the waits that last for long. Its goroutine runs while anybody waits.
+// slowWaits reports the waits that last for long.
 type slowWaits struct {
-	mu sync.Mutex
-	on bool
+	engine *Engine
 	// reported has how long the attempts had waited that were reported, rounded down to
-	// what is reported. It is of the goroutine alone.
+	// what is reported.
 	reported map[*attempt]time.Duration
 }
 
-// slowChecks is how often in the time of the option the goroutine looks.
+// slowChecks is how often in the time of the option it looks.
 const slowChecks = 8
 
-// watchWaits starts the goroutine that reports slow waits, if it does not run.
-func (e *Engine) watchWaits() {
-	if e.cfg.SlowWait == 0 {
-		return
-	}
-	e.slow.mu.Lock()
-	defer e.slow.mu.Unlock()
-	if e.slow.on || !e.gate.Enter() {
-		return
-	}
-	e.slow.on = true
-	go func() {
-		defer e.gate.Leave()
-		tick := time.NewTicker(max(e.cfg.SlowWait/slowChecks, time.Millisecond))
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-			case <-e.gate.Closed():
-				return
-			}
-			if !e.reportSlow() {
-				return
-			}
-		}
-	}()
+// lookForSlowWaits returns what reports slow waits.
+func (e *Engine) lookForSlowWaits() looker {
+	s := &slowWaits{engine: e}
+	return looker{every: max(e.cfg.SlowWait/slowChecks, time.Millisecond), look: s.look}
 }
 
-// reportSlow reports the waits that have lasted for the time of the option, for twice
-// that, and so on. It returns false, and the goroutine ends, if nobody waits.
-func (e *Engine) reportSlow() bool {
-	claims := e.lines.Claims()
-	if len(claims) == 0 {
-		e.slow.reported = nil
-		e.slow.mu.Lock()
-		defer e.slow.mu.Unlock()
-		// Whoever began to wait just now has found the goroutine running.
-		e.slow.on = len(e.lines.Claims()) > 0
-		return e.slow.on
-	}
+// look reports the waits that have lasted for the time of the option, for twice
+// that, and so on.
+func (s *slowWaits) look(waits []waiting) {
+	e := s.engine
 	places := map[string]int{} // by line
-	before := e.slow.reported
-	e.slow.reported = make(map[*attempt]time.Duration, len(before))
-	for _, claim := range claims {
-		asks, ok := claim.(interface{ asked() (*attempt, string) })
-		if !ok {
-			continue
-		}
-		c, id := asks.asked()
+	before := s.reported
+	s.reported = make(map[*attempt]time.Duration, len(before))
+	for _, c := range waits {
 		places[c.spec.Line]++
 		waited := time.Since(c.began())
 		if waited < e.cfg.SlowWait {
@@ -98,15 +61,14 @@ func (e *Engine) reportSlow() bool {
 		for 2*step <= waited {
 			step *= 2
 		}
-		e.slow.reported[c] = step
-		if step == before[c] {
+		s.reported[c.attempt] = step
+		if step == before[c.attempt] {
 			continue
 		}
 		e.cfg.Slow(e.gate.Late(), SlowWait{
-			Kind: c.spec.Kind, Name: c.spec.Name, Waited: waited, Place: places[c.spec.Line], ID: id, Own: e.ownHolds(c),
+			Kind: c.spec.Kind, Name: c.spec.Name, Waited: waited, Place: places[c.spec.Line], ID: c.id, Own: e.ownHolds(c.attempt),
 		})
 	}
-	return true
 }
 
 // ownHolds returns what this client holds under the key that c waits for.

@@ -34,7 +34,7 @@ func allKeys(name string) []string {
 	const holder = "0b7c9a3e-9d0a-4c58-8f7e-4f1f3c3b6a51:17"
 	keys := []string{
 		name, names.Suffixed(name, "timeout"), names.Suffixed(name, holder) + ":rwlock_timeout:2",
-		names.Label(name, holder), names.Token(name), names.LatchChannel(name, true), names.Claim(name, holder),
+		names.Label(name, holder), names.Token(name), names.LatchChannel(name, true), names.Claim(name, holder), names.Waits(name, holder),
 		names.PermitLabel(name, "0123456789abcdef"),
 	}
 	for _, s := range names.Sides() {

@@ -57,6 +57,10 @@ func Label(key, holder string) string {
 // PermitLabel returns the key of the label of the permit with the given id.
 func PermitLabel(key, id string) string { return Label(key, hex.EncodeToString([]byte(id))) }
 
+// Waits returns the key of what a holder waits for. It stands beside the object that the
+// holder has.
+func Waits(key, holder string) string { return Ours("latchkey_waits", key) + ":" + holder }
+
 // Token returns the key of the fencing token counter of a lock.
 func Token(key string) string { return Prefixed("redisson_lock_token", key) }
 

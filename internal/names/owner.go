@@ -32,6 +32,7 @@ var sides = []struct {
 	{"latchkey_writer", SideNote, nil},
 	{"latchkey_label", SideNote, labelTail},
 	{"latchkey_group", SideNote, groupTail},
+	{"latchkey_waits", SideNote, holderTail},
 	{"latchkey_claim", SideNote, holderTail},
 	{"latchkey_ended", SideNote, nil},
 	{"redisson_lock__channel", SideWakeUps, clientTail},

@@ -25,6 +25,8 @@ func TestOwner(t *testing.T) {
 			Prefixed("latchkey_group", name) + ":" + holder + ":zxy+/AAAAAAAAAAAAAAAAA": SideNote,
 			Label(name, "worker-3:9"):                                    SideNote,
 			Claim(name, holder):                                          SideNote,
+			Waits(name, holder):                                          SideNote,
+			Waits(name, holder+":write"):                                 SideNote,
 			Suffixed(name, "timeout"):                                    SideTimeout,
 			Suffixed(name, holder) + ":rwlock_timeout:2":                 SideTimeout,
 			Prefixed("redisson_lock__channel", name):                     SideWakeUps,
@@ -45,7 +47,7 @@ func TestOwner(t *testing.T) {
 			assert.Equal(t, NoSide, side, name)
 		}
 	}
-	for _, key := range []string{Ours("latchkey_ended", "{a}"), Label("{a}", holder), Claim("{a}", holder)} {
+	for _, key := range []string{Ours("latchkey_ended", "{a}"), Label("{a}", holder), Claim("{a}", holder), Waits("{a}", holder)} {
 		name, side := Owner(key)
 		assert.Equal(t, "{a}", name, key)
 		assert.Equal(t, SideNote, side, key)
