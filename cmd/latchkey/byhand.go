@@ -43,7 +43,7 @@ func newAcquire(conn *connection) *cobra.Command {
 		Long:              acquireHelp,
 		Example:           acquireExamples,
 		Args:              oneName,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: conn.completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("lease") {
 				return exit.Usagef("acquire: --lease is missing: for how long?")
@@ -202,7 +202,7 @@ func byHolder(conn *connection, cmd *cobra.Command, do func(ctx context.Context,
 	var id string
 	out := new(text.Printer)
 	cmd.Args = oneName
-	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	cmd.ValidArgsFunction = conn.completeName
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if id == "" {
 			return exit.Usagef("%s: --id is missing: whose hold is it? 'latchkey show' tells", cmd.Name())
@@ -215,6 +215,7 @@ func byHolder(conn *connection, cmd *cobra.Command, do func(ctx context.Context,
 			latchkey.WithPubSub(conn.publishes()))
 	}
 	cmd.Flags().StringVar(&id, "id", "", "the `HOLDER` that must have it")
+	_ = cmd.RegisterFlagCompletionFunc("id", conn.completeHolder)
 	text.JSONVar(cmd, out)
 	return cmd
 }

@@ -48,7 +48,7 @@ func newExplain(conn *connection) *cobra.Command {
 				return nil
 			})
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: conn.completeName,
 	}
 	text.JSONVar(cmd, out)
 	return cmd

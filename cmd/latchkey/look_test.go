@@ -169,6 +169,40 @@ func TestLsOfNothing(t *testing.T) {
 	assert.Equal(t, "latchkey: no lock, semaphore or latch among 1 keys\n", stderr)
 }
 
+// Completion offers names and holders, but nothing that a shell would take for more
+// than a word.
+func TestCompletionOfNames(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := newClient(t, s.Client(t))
+	h := take(t, rlock.New(c, "deploy:web"), latchkey.Label("ann\n\x1b[2J"))
+	take(t, fairlock.New(c, "deploy*"))
+	take(t, rlock.New(c, "jobs{a}"))
+	for _, name := range []string{"$(reboot)", "-rf", "deploy two", "deploy;x", "deploy\nx", "~root"} {
+		take(t, rlock.New(c, name))
+	}
+	complete := func(args ...string) []string {
+		t.Helper()
+		code, stdout, _ := execute(t, append([]string{"__complete"}, at(s, args...)...)...)
+		assert.Zero(t, code)
+		return strings.Split(strings.TrimSpace(stdout), "\n")
+	}
+	for _, cmd := range []string{"show", "waiters", "explain", "run", "acquire", "extend", "release", "force-unlock"} {
+		assert.Equal(t, []string{"deploy:web", "jobs{a}", ":4"}, complete(cmd, ""), cmd)
+		assert.Equal(t, []string{"deploy:web", ":4"}, complete(cmd, "dep"), cmd)
+		assert.Equal(t, []string{":4"}, complete(cmd, "deploy*"), cmd)
+	}
+	for _, cmd := range []string{"extend", "release", "force-unlock"} {
+		assert.Equal(t, []string{h.HolderID() + "\t" + `"ann\n\x1b[2J"`, ":4"}, complete(cmd, "deploy:web", "--id", ""), cmd)
+		assert.Equal(t, []string{":4"}, complete(cmd, "deploy:web", "--id", "zz"), cmd)
+		assert.Equal(t, []string{":4"}, complete(cmd, "--id", ""), cmd)
+	}
+	assert.Equal(t, []string{":4"}, complete("show", "deploy:web", ""))
+	code, stdout, _ := execute(t, "__complete", "-p", "1", "show", "")
+	assert.Zero(t, code)
+	assert.Equal(t, ":4\n", stdout)
+}
+
 func TestShow(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t)

@@ -22,7 +22,8 @@ listed as a counter by --all, and where --kind asks for semaphores or latches.
 
 WAITING is how many stand in the queue of a fair lock; for the others, how many
 connections listen for it, each of which may have many waiters. On a terminal that
-is too narrow TOKEN, COUNT and HOLDER are left out, in this order: show has them.`
+is too narrow HOLDER is cut; its beginning is enough for --id of other commands. If
+that does not do, TOKEN, COUNT and HOLDER are left out, in this order: show has them.`
 
 const lsExamples = `  latchkey ls
   latchkey ls --match 'orders:*' --json

@@ -91,9 +91,9 @@ func newRun(conn *connection) *cobra.Command {
 			}
 			return j.run(conn)
 		},
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
+				return conn.completeName(cmd, args, begun)
 			}
 			return nil, cobra.ShellCompDirectiveDefault
 		},

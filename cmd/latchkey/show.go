@@ -56,7 +56,7 @@ func newLook(conn *connection, cmd *cobra.Command, data func(*object.Object) any
 			return out.Show(data(o), func() { people(o, out) })
 		})
 	}
-	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	cmd.ValidArgsFunction = conn.completeName
 	text.JSONVar(cmd, out)
 	return cmd
 }

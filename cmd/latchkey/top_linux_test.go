@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -117,6 +118,33 @@ func TestTopOnTerminal(t *testing.T) {
 	p.press("q")
 	p.shows("code=0.")
 	assert.NotContains(t, p.do("capture-pane", "-p"), "latchkey top", "the screen from before is back")
+}
+
+// On 80 columns there is room for what matters, and the beginning of a holder is
+// enough to take the lock from it.
+func TestTopOnNarrowTerminal(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := newClient(t, s.Client(t))
+	h := take(t, rlock.New(c, "deploy", rlock.Fenced()), latchkey.Label("ann@ci-1 deploy.sh"))
+	p := newPane(t, "80", "24", strings.Join(append([]string{binary}, at(s, "top", "-d", "0.1")...), " "))
+	p.shows("> deploy")
+	screen := p.do("capture-pane", "-p")
+	assert.Regexp(t, `\n  NAME +KIND +WAITING +HOLDER +LABEL +HELD +LEASE`, screen)
+	assert.Regexp(t, `\n> deploy +lock +- +`+h.HolderID()[:8]+`\S*… +ann@ci-1 deploy\.sh +[\d.]+m?s +[\d.]+s`, screen)
+	p.press("Enter")
+	p.shows(h.HolderID())
+	p.press("q")
+	p.shows("code=0.")
+
+	p = newPane(t, "80", "24", strings.Join(append([]string{binary}, at(s, "ls")...), " "))
+	p.shows("code=0.")
+	screen = p.do("capture-pane", "-p")
+	assert.Contains(t, screen, "ann@ci-1 deploy.sh")
+	shown := regexp.MustCompile(h.HolderID()[:8] + `\S*…`).FindString(screen)
+	require.NotEmpty(t, shown, screen)
+	code, _, stderr := execute(t, at(s, "release", "deploy", "--id", shown)...)
+	assert.Zero(t, code, stderr)
 }
 
 // The child has the terminal, and Ctrl-C is for it.

@@ -33,6 +33,11 @@ type Finder struct {
 	names map[string]bool // names of objects, according to their keys
 }
 
+// Beginning returns a Finder of the objects whose names begin with prefix.
+func Beginning(prefix string) *Finder {
+	return &Finder{match: strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(prefix) + "*"}
+}
+
 // kindNames are the values of --kind.
 var kindNames = []string{
 	string(latchkey.KindLock), string(latchkey.KindFair), string(latchkey.KindReadWrite), string(latchkey.KindMultiLock),

@@ -214,7 +214,7 @@ func numberOrDash(n int64) string {
 }
 
 // listTitles are the columns of line.
-var listTitles = strings.Fields("~NAME KIND >WAITING -HOLDER ~LABEL >HELD >LEASE ->COUNT ->TOKEN")
+var listTitles = strings.Fields("~NAME KIND >WAITING -<HOLDER ~LABEL >HELD >LEASE ->COUNT ->TOKEN")
 
 // Held returns the holder with that id, or nil.
 func (o *Object) Held(id string) *latchkey.HolderInfo {
@@ -232,8 +232,10 @@ func (o *Object) LabelKey(id string) string { return names.Label(o.Name, id) }
 // leastPrefix is how much of a holder id says whose it is.
 const leastPrefix = 4
 
-// HeldBy returns the ids of the holders that begin with prefix.
+// HeldBy returns the ids of the holders that begin with prefix, which may end as
+// tables show an id that they cut.
 func (o *Object) HeldBy(prefix string) (ids []string) {
+	prefix = strings.TrimSuffix(prefix, "…")
 	for i := range o.info.Holders {
 		if id := o.info.Holders[i].ID; len(prefix) >= leastPrefix && strings.HasPrefix(id, prefix) {
 			ids = append(ids, id)

@@ -8,8 +8,9 @@ import (
 
 // A Table is lines of cells. The first characters of a title, in this order,
 // say how its column is printed. "-" leaves the column out if the terminal is
-// too narrow for all columns, beginning with those on the right. "~" cuts its
-// cells in the middle if the terminal is still too narrow. ">" aligns it right.
+// too narrow for all columns, beginning with those on the right. "<" cuts its
+// cells at the end before that. "~" cuts its cells in the middle if the terminal
+// is still too narrow. ">" aligns it right.
 type Table struct {
 	Titles  []string
 	OneLine bool // a row is one line, however narrow the terminal is
@@ -25,6 +26,7 @@ type column struct {
 	cells             []string
 	width             int
 	spare, cut, flush bool
+	begins            bool // its cells are cut at the end
 }
 
 // gap separates two columns.
@@ -40,6 +42,11 @@ const leastCut = 12
 func (t *Table) Print(o *Printer) {
 	cols := t.columns()
 	fits := func() bool { return o.Width <= 0 || total(cols) <= o.Width }
+	for i := 0; i < len(cols) && !fits(); i++ {
+		if c := cols[i]; c.begins {
+			c.shorten(max(c.width-(total(cols)-o.Width), leastCut))
+		}
+	}
 	for i := len(cols) - 1; i >= 0 && !fits(); i-- {
 		if cols[i].spare {
 			cols = append(cols[:i:i], cols[i+1:]...)
@@ -84,6 +91,7 @@ func (t *Table) columns() []*column {
 	for i, title := range t.Titles {
 		c := &column{}
 		title, c.spare = strings.CutPrefix(title, "-")
+		title, c.begins = strings.CutPrefix(title, "<")
 		title, c.cut = strings.CutPrefix(title, "~")
 		c.title, c.flush = strings.CutPrefix(title, ">")
 		c.width = ansi.StringWidth(c.title)
@@ -105,11 +113,13 @@ func total(cols []*column) int {
 	return n
 }
 
-// shorten limits c to width. It cuts cells in the middle.
+// shorten limits c to width. It cuts cells in the middle, or at the end.
 func (c *column) shorten(width int) {
 	c.width = min(c.width, width)
 	for i, cell := range c.cells {
-		if w := ansi.StringWidth(cell); w > width {
+		if w := ansi.StringWidth(cell); w > width && c.begins {
+			c.cells[i] = ansi.Truncate(cell, width, "…")
+		} else if w > width {
 			head := (width - 1) / 2
 			c.cells[i] = ansi.Truncate(cell, head, "") + "…" + ansi.TruncateLeft(cell, w-(width-1-head), "")
 		}

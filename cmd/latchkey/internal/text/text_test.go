@@ -114,6 +114,18 @@ func TestTableOnNarrowTerminal(t *testing.T) {
 	}
 	assert.Contains(t, print(list, 26), "orders:ni…ice-export  lock\n")
 
+	held := &Table{Titles: []string{"NAME", "-<HOLDER", "LEASE", "->TOKEN"}, OneLine: true}
+	held.Add("job", "0b7c9a3e-9d0a-4c58:17", "21.0s", "1")
+	held.Add("two", "c:1", "-", "-")
+	for width, want := range map[int]string{
+		40: "NAME  HOLDER                LEASE  TOKEN\njob   0b7c9a3e-9d0a-4c58:…  21.0s      1\ntwo   c:1                   -          -\n",
+		32: "NAME  HOLDER        LEASE  TOKEN\njob   0b7c9a3e-9d…  21.0s      1\ntwo   c:1           -          -\n",
+		25: "NAME  HOLDER        LEASE\njob   0b7c9a3e-9d…  21.0s\ntwo   c:1           -\n",
+		24: "NAME  LEASE\njob   21.0s\ntwo   -\n",
+	} {
+		assert.Equal(t, want, print(held, width), width)
+	}
+
 	rows := &Table{Titles: []string{"ID", ">N", "LABEL", "PROCESS"}}
 	rows.Add("51f76c6c:1", "1", "a label", "host:7")
 	rows.Add("51f76c6c:2", "2", "-", "-")
