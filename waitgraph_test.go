@@ -19,6 +19,7 @@ import (
 	"github.com/latchkey-go/latchkey/countdownlatch"
 	"github.com/latchkey-go/latchkey/fairlock"
 	"github.com/latchkey-go/latchkey/internal/engine"
+	inspects "github.com/latchkey-go/latchkey/internal/inspect"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/multilock"
 	"github.com/latchkey-go/latchkey/rlock"
@@ -232,6 +233,40 @@ func TestWaitGraphOfSeveralWaits(t *testing.T) {
 		cancel()
 		g.all.Wait()
 	})
+}
+
+// In a cluster each key is in the slot of what is held, and nothing more is needed than
+// the rights of docs/security.md.
+func TestWaitGraphInACluster(t *testing.T) {
+	t.Parallel()
+	cl := redistest.StartCluster(t, 3)
+	c := newClient(t, cl.Client(t), latchkey.WithWaitGraph())
+	locked(t, rlock.New(newClient(t, cl.Client(t)), "b"))
+	var all sync.WaitGroup
+	defer all.Wait()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var held []*latchkey.Hold
+	for _, name := range []string{"a", "x", "y", "{z}"} {
+		h, err := rlock.New(c, name).Lock(ctx)
+		require.NoError(t, err)
+		ctx, held = h.Context(), append(held, h)
+	}
+	all.Go(func() { _, _ = rlock.New(c, "b").Lock(ctx) })
+	published := func() (n int) {
+		for _, h := range held {
+			waits, err := inspects.Waits(t.Context(), engine.Of(c), h.Name(), []string{h.HolderID()})
+			require.NoError(t, err)
+			for _, w := range waits[h.HolderID()] {
+				require.Equal(t, "b", w.Key)
+				n++
+			}
+		}
+		return n
+	}
+	redistest.Until(t, "all to be published", func() bool { return published() == len(held) })
+	cancel()
+	redistest.Until(t, "all to be removed", func() bool { return published() == 0 })
 }
 
 // A server that does not allow it is told to the logger, once.
