@@ -239,13 +239,13 @@ func (s *scripts) Keep(ctx context.Context, e *engine.Engine, opts run.Options, 
 
 // force runs fairlock/force.
 func (s *scripts) force(ctx context.Context, e *engine.Engine, opts run.Options) (bool, error) {
-	reply, err := e.Eval(ctx, opts, lua.FairLockForce, 4, append(s.args(7), s.timeoutArg, s.channelArg, e.Verb()))
+	reply, err := e.Eval(ctx, opts, lua.FairLockForce, 4, append(s.args(8), s.timeoutArg, s.channelArg, e.Verb(), names.Label(s.key, "")))
 	return reply.Int == 1, err
 }
 
 // remove runs fairlock/delete.
 func (s *scripts) remove(ctx context.Context, e *engine.Engine, opts run.Options) (bool, error) {
-	reply, err := e.Eval(ctx, opts, lua.FairLockDelete, 4, append(s.args(6), s.channelArg, e.Verb()))
+	reply, err := e.Eval(ctx, opts, lua.FairLockDelete, 4, append(s.args(7), s.channelArg, e.Verb(), names.Label(s.key, "")))
 	return reply.Int == 1, err
 }
 

@@ -200,7 +200,7 @@ func renewResult(answer int64) watchdog.Result {
 
 // force runs multilock/force.
 func (s *scripts) force(ctx context.Context, e *engine.Engine, opts run.Options) (bool, error) {
-	reply, err := e.Eval(ctx, opts, lua.GroupForce, 1, append(append(s.args(3), s.channelArg, e.Verb()), s.values...))
+	reply, err := e.Eval(ctx, opts, lua.GroupForce, 1, append(append(s.args(4), s.channelArg, e.Verb(), names.Label(s.key, "")), s.values...))
 	return reply.Int == 1, err
 }
 

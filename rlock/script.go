@@ -294,7 +294,7 @@ func (*scripts) Renew(ctx context.Context, e *engine.Engine, opts run.Options, b
 
 // force runs rlock/force.
 func (s *scripts) force(ctx context.Context, e *engine.Engine, opts run.Options) (bool, error) {
-	reply, err := e.Eval(ctx, opts, lua.RLockForce, 1, append(s.args(3), s.channelArg, s.verb(e)))
+	reply, err := e.Eval(ctx, opts, lua.RLockForce, 1, append(s.args(4), s.channelArg, s.verb(e), names.Label(s.key, "")))
 	return reply.Int == 1, err
 }
 

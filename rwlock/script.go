@@ -168,7 +168,7 @@ var releaseStatuses = map[int64]engine.Status{
 
 // force runs rwlock/force.
 func (s *scripts) force(ctx context.Context, e *engine.Engine, opts run.Options) (bool, error) {
-	reply, err := e.Eval(ctx, opts, lua.RWLockForce, 1, append(s.args(5), s.half, s.prefixArg, s.channelArg, e.Verb()))
+	reply, err := e.Eval(ctx, opts, lua.RWLockForce, 1, append(s.args(6), s.half, s.prefixArg, s.channelArg, e.Verb(), names.Label(s.key, "")))
 	return reply.Int == 1, err
 }
 

@@ -87,9 +87,27 @@ var watchdogBugs = []Bug{
 		Run: "^TestClosedNotByAReader$",
 	},
 	{
+		Name: "rlock/force-leaves-the-label", What: "a forced unlock leaves the label for the rest of the lease",
+		File: "lua/rlock/force.lua",
+		Old:  "if holder then", New: "if false then",
+		Run: "^TestLabelGoesByForce$",
+	},
+	{
+		Name: "multilock/force-takes-every-label", What: "a forced unlock of one set takes the label of a holder that has another",
+		File: "lua/multilock/force.lua",
+		Old:  "    owners[value] = nil", New: "    local _ = value",
+		Run: "^TestLabelOfAGroupByForce$",
+	},
+	{
+		Name: "engine/label-of-the-lost-stays", What: "an Unlock of a hold that Redis has lost leaves its label",
+		File: "internal/engine/release.go",
+		Old:  "			if kept || ret.Label != \"\" {", New: "			if kept {",
+		Run: "^TestLabelEndsWithALostHold$",
+	},
+	{
 		Name: "engine/label-stays-on-the-move", What: "a release while the slot is being moved leaves the label for the rest of its lease",
 		File: "internal/engine/release.go",
-		Old:  "			if kept {", New: "			if kept && false {",
+		Old:  "if kept || v == NotHolder &&", New: "if v == NotHolder &&",
 		Run: "^TestLabelOnTheMove$",
 	},
 	{

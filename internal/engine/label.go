@@ -82,6 +82,12 @@ func (e *Engine) labelClosed(ctx context.Context, s *Spec, ret *Return) {
 	_, _ = e.Eval(ctx, opts, lua.LabelEnded, 2, args)
 }
 
+// dropLabel removes the label that the holder of hd had for a hold that has ended.
+// The caller has ops.
+func (hd *holding) dropLabel(ctx context.Context, s *Spec) {
+	hd.engine.writeLabels(ctx, run.CleanUp, "", []string{s.label(hd.field)}, []time.Duration{0})
+}
+
 // label writes the label of leases that end after d, and waits for that until
 // ctx is done. A release of one of the leases also waits for it, because a
 // label that is written later would stay.

@@ -165,8 +165,11 @@ func (hd *holding) giveUpRest(ctx context.Context, s *Spec, ret *Return) {
 	if run.Classify(err) == run.Unknown && !hd.fresh {
 		hd.releaseInDoubt(now.Add(returnBound + run.ClockSlack))
 	}
-	if err == nil && v == Granted {
+	switch {
+	case err == nil && v == Granted:
 		e.labelClosed(ctx, s, ret)
+	case err == nil && v == NotHolder && ret.Label != "":
+		hd.dropLabel(ctx, s)
 	}
 }
 
@@ -245,8 +248,8 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 			if !hd.fresh {
 				hd.releaseInDoubt(acts) // it must not affect the next hold
 			}
-			if kept {
-				e.writeLabels(ctx, run.CleanUp, "", []string{s.label(hd.field)}, []time.Duration{0})
+			if kept || v == NotHolder && ret.Label != "" {
+				hd.dropLabel(ctx, s)
 			}
 			e.labelClosed(ctx, s, ret)
 			hd.unlockOps()
@@ -255,6 +258,9 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 			}
 			return ret.short
 		case err == nil && v == NotHolder:
+			if kept || ret.Label != "" {
+				hd.dropLabel(ctx, s)
+			}
 			hd.mu.Lock()
 			item := hd.item // not the item of a hold that comes right after
 			hd.mu.Unlock()

@@ -1,7 +1,8 @@
 -- rwlock/force: free the read half or the write half, whoever holds it. The
 -- other half stays as it is.
--- It asks for and deletes timeouts of read holds, whose keys it builds. Those of more
--- than 500 readers it leaves to their ends: without a reader they count for nothing.
+-- It asks for timeouts of read holds, and deletes them and labels; it builds their keys.
+-- Those of more than 500 readers it leaves to their ends: without a reader they count
+-- for nothing.
 --
 -- Cost: O(n) for n holds of readers, of 500 readers at most, about 5 ms; of all, and
 -- to free what they took, where the user may not HSCAN or UNLINK.
@@ -12,6 +13,7 @@
 -- ARGV[2]  what the timeouts' keys begin with, before the reader
 -- ARGV[3]  Redis channel of the lock
 -- ARGV[4]  how to publish: 'PUBLISH', 'SPUBLISH', 'BOTH' or 'NONE'
+-- ARGV[5]  what the labels' keys begin with, before the holder (may be absent)
 --
 -- Returns 1  that half was held and is free now
 --         0  it was free
@@ -76,6 +78,11 @@ elseif longest >= 0 then
   redis.pcall('PEXPIRE', lock, math.max(longest, 1))
 else
   call('DEL', lock)
+end
+if ARGV[5] then
+  for _, field in ipairs(half == 'read' and readers or writers) do
+    redis.pcall('DEL', ARGV[5] .. field)
+  end
 end
 if message and (verb == 'PUBLISH' or verb == 'BOTH') then
   redis.pcall('PUBLISH', channel, message)
