@@ -148,9 +148,8 @@ func TestClosedOnAServer(t *testing.T) {
 			require.NoError(t, h.Unlock(ctx))
 			labels := rdb.Keys(ctx, "latchkey_label:*").Val()
 			require.Len(t, labels, 1)
-			left := rdb.PTTL(ctx, "job").Val() // before that of the label: time passes
-			require.LessOrEqual(t, left, 10*time.Second)
-			require.LessOrEqual(t, rdb.PTTL(ctx, labels[0]).Val(), left)
+			left := rdb.PTTL(ctx, "job").Val()                                                // before that of the label: time passes
+			require.LessOrEqual(t, rdb.PTTL(ctx, labels[0]).Val(), min(left, 10*time.Second)) // a group's key has a second more
 			closed := inspect(t, c, "job").Holders[0]
 			require.Equal(t, "ann", closed.Label)
 			require.False(t, closed.Ended.Before(closed.Since))

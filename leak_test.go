@@ -114,7 +114,7 @@ func TestForgottenHoldsAreReleased(t *testing.T) {
 		_, err = sem.Acquire(t.Context())
 		require.NoError(t, err)
 	}()
-	for _, one := range c.after(t, 4) {
+	for _, one := range c.after(t, 3) { // of the multi-lock one
 		require.True(t, one.Released, one)
 	}
 	other := newClient(t, s.Client(t))
@@ -214,4 +214,53 @@ func TestUnlockUnderWayIsNoLeak(t *testing.T) {
 	forget(t, rlock.New(other.Client, "y"))
 	other.after(t, 1)
 	require.Empty(t, c.leaks(t))
+}
+
+// Of a Redlock all members are given back, also those whose grant came after the Hold.
+func TestForgottenRedlock(t *testing.T) {
+	s := redistest.Start(t)
+	others := []*redistest.Server{s, redistest.Start(t), redistest.Start(t)}
+	clients := make([]*leakLog, len(others))
+	members := make([]latchkey.Locker, len(others))
+	for i, s := range others {
+		clients[i] = newLeakLog(t, s, latchkey.WithLeakDetection(latchkey.LeakRelease))
+		members[i] = rlock.New(clients[i].Client, "x")
+	}
+	forget(t, multilock.NewRed(members...))
+	redistest.Until(t, "the members to be free", func() bool {
+		runtime.GC()
+		for i := range members {
+			locked, err := rlock.New(clients[i].Client, "x").IsLocked(t.Context())
+			require.NoError(t, err)
+			if locked {
+				return false
+			}
+		}
+		return true
+	})
+	n := 0
+	for _, c := range clients {
+		n += len(c.leaks(t))
+	}
+	require.Equal(t, 1, n, "it is reported once")
+}
+
+// A worker that looks at Lost alone would not learn that the lock was given back.
+func TestWhoLooksAtLostKeepsTheLock(t *testing.T) {
+	s := redistest.Start(t)
+	c := newLeakLog(t, s, latchkey.WithLeakDetection(latchkey.LeakRelease))
+	lost := func() <-chan struct{} {
+		h, err := rlock.New(c.Client, "x").Lock(t.Context())
+		require.NoError(t, err)
+		return h.Lost()
+	}()
+	require.False(t, c.after(t, 1)[0].Released)
+	locked, err := rlock.New(c.Client, "x").IsLocked(t.Context())
+	require.NoError(t, err)
+	require.True(t, locked)
+	select {
+	case <-lost:
+		t.Error("it is held")
+	default:
+	}
 }

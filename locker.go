@@ -77,9 +77,9 @@ func MaxHold(d time.Duration) LockOption {
 // one second can thus run once a minute on machines whose clocks differ. d is
 // at least 1 ms, and no longer than a fixed Lease.
 //
-// Until then the lock belongs to a holder that nobody is. With a Label, Info
-// shows that of the job for it, and when the job ended (HolderInfo.Ended); the
-// Unlock sends one command more.
+// Until then nobody can take the lock, the former holder included. With a Label,
+// Info still shows the label, and HolderInfo.Ended when the Hold ended; that costs
+// the Unlock one command more.
 func HoldAtLeast(d time.Duration) LockOption {
 	return checked(engine.CheckTime("HoldAtLeast", d), func(c *engine.LockConfig) { c.AtLeast = d })
 }

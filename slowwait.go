@@ -28,9 +28,10 @@ type SlowWait struct {
 	// Acquired is where this client acquired what the call waits for:
 	// "file.go:12". It is empty if somebody else has it.
 	Acquired string
-	// Reenters reports that the holder was acquired with the very context that
-	// waits now. The call waits for its own caller: the Context of the Hold
-	// would have re-entered, as the ctx that Do passes to its function does.
+	// Reenters reports that this client acquired it with the very context that
+	// waits now. If that was the same caller, it waits for itself: the Context
+	// of its Hold would re-enter, as the ctx that Do passes to its function
+	// does. Callers that share a context only wait for each other.
 	Reenters bool
 }
 
@@ -40,9 +41,10 @@ type SlowWait struct {
 // place in line, and where this process acquired it, if it did. The least d is
 // 10 ms. Default: no reports.
 //
-// A report costs one Info, which the reports of one object in a second share. While anybody waits, one goroutine of the client
-// looks eight times in d; an acquire notes where it was called. Without the
-// option nothing of that happens.
+// A report costs one Info, which the reports of one object in a second share.
+// While anybody waits, one goroutine of the client looks eight times in d; an
+// acquire notes where it was called. Without the option nothing of that happens.
+// The wait for a Redlock is not reported, and of a multi-lock that for a member.
 func WithSlowWait(d time.Duration) Option {
 	between("WithSlowWait", d, 10*time.Millisecond)
 	return optionFunc(func(c *engine.Config) { c.SlowWait = d })
@@ -60,9 +62,14 @@ type slowReporter struct {
 	err  error
 }
 
-// look returns what Info tells of name, less than a second ago.
+// look returns what Info tells of name, less than a second ago. Where Redis is silent it
+// asks once in that time, for whichever name.
 func (r *slowReporter) look(ctx context.Context, name string) (Info, error) {
-	if name != r.name || time.Since(r.read) >= time.Second {
+	lately := time.Since(r.read) < time.Second
+	if lately && r.err != nil {
+		return Info{}, r.err
+	}
+	if name != r.name || !lately {
 		ctx, cancel := context.WithTimeout(ctx, takenPatience)
 		defer cancel()
 		r.info, r.err = r.client.Info(ctx, name)
@@ -107,7 +114,7 @@ func (r *slowReporter) report(ctx context.Context, w engine.SlowWait) {
 		args = append(args, "acquired", s.Acquired)
 	}
 	if s.Reenters {
-		args = append(args, "hint", "the caller waits for itself: the Context of its Hold, or the ctx of Do, would re-enter")
+		args = append(args, "hint", "acquired with the same context: a caller that waits for itself re-enters with the Context of its Hold, or the ctx of Do")
 	}
 	if s.Err != nil {
 		args = append(args, "err", s.Err)

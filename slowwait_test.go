@@ -122,7 +122,7 @@ func TestSlowWaitForOneself(t *testing.T) {
 		require.Len(t, seen, 1)
 		require.Regexp(t, `^slowwait_test.go:\d+$`, seen[0].Acquired)
 		require.True(t, seen[0].Reenters)
-		require.Contains(t, s.logged(), "would re-enter")
+		require.Contains(t, s.logged(), "re-enters with the Context of its Hold")
 	})
 }
 
@@ -171,6 +171,26 @@ func TestSlowWaitsShareAReading(t *testing.T) {
 		require.Len(t, readings, 1)
 		cancel()
 		all.Wait()
+		require.NoError(t, h.Unlock(t.Context()))
+	})
+}
+
+// A context that cannot be compared is nobody's.
+func TestSlowWaitWithAContextOfAnyType(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		s := newSlowWaits(t, b)
+		l := rlock.New(s.Client, "x")
+		type odd struct {
+			context.Context
+			any
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+		defer cancel()
+		h, err := l.Lock(odd{ctx, map[string]int{}})
+		require.NoError(t, err)
+		_, err = l.Lock(odd{ctx, map[string]int{}})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Len(t, s.take(), 1)
 		require.NoError(t, h.Unlock(t.Context()))
 	})
 }

@@ -80,12 +80,12 @@ func (t *attempt) all(ctx context.Context) (*whole, error) {
 		case refused < 0:
 			return nil, err
 		case t.once || t.over.Err() != nil && ctx.Err() == nil:
-			return nil, t.lock.members[refused].refusal(ctx, err)
+			return nil, t.lock.members[refused].refusal(ctx, err, !t.cfg.Part)
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		}
 		if refused == first && !sleep(t.over, pauseFirst) { // a Locker from elsewhere, which returned early
-			return nil, t.lock.members[refused].refusal(ctx, err)
+			return nil, t.lock.members[refused].refusal(ctx, err, !t.cfg.Part)
 		}
 		first = refused
 	}

@@ -139,10 +139,11 @@ func apart(members []member) {
 }
 
 // refusal returns err, with which m has refused, or the same with who has it.
-func (m member) refusal(ctx context.Context, err error) error {
+// Unless tell is set, that is for the lock of which this one is a part.
+func (m member) refusal(ctx context.Context, err error, tell bool) error {
 	var e *latchkey.Error
 	var taken *latchkey.TakenError
-	if m.engine == nil || !errors.As(err, &e) || e.MaybeApplied() || !errors.As(err, &taken) {
+	if !tell || m.engine == nil || !errors.As(err, &e) || e.MaybeApplied() || !errors.As(err, &taken) {
 		return err
 	}
 	return m.engine.Refused(ctx, e.Op, m.spec, taken.Lease)

@@ -92,6 +92,7 @@ func (p *Permit) Lost() <-chan struct{} {
 	if p == nil {
 		return nil
 	}
+	p.leash.Awaits()
 	return p.lease.Lost()
 }
 

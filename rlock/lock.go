@@ -108,12 +108,13 @@ func (l *Lock) ForceUnlockHolder(ctx context.Context, holder string) (bool, erro
 
 // ExtendHolder makes the lease of the given holder last until at least lease
 // from now if that holder has l, and reports whether it has. It never shortens a
-// lease. It is for a lock that outlives the process that took it with a fixed
-// Lease. The holder is written as [latchkey.Hold.HolderID] and
-// [latchkey.Client.Info] return it. At least 1 ms.
+// lease. lease is at least 1 ms. It is for a lock that outlives the process that
+// took it with a fixed Lease. The holder is written as
+// [latchkey.Hold.HolderID] and [latchkey.Client.Info] return it.
 //
 // The Hold in that process does not learn of it: one with a fixed Lease ends as
-// before, though l stays closed, and one that is renewed is renewed as before.
+// before, though l stays closed until that process calls Unlock or the longer
+// lease ends; one that is renewed is renewed as before.
 func (l *Lock) ExtendHolder(ctx context.Context, holder string, lease time.Duration) (bool, error) {
 	return l.engine.ExtendHolder(ctx, "extend", l.spec, holder, 1, lease)
 }

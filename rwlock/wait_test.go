@@ -993,7 +993,7 @@ func TestBadArguments(t *testing.T) {
 // Each hold of a reader has a lease, and all of them are prolonged.
 func TestExtendHolderOfAReader(t *testing.T) {
 	s := redistest.Start(t)
-	c := latchkey.New(s.Client(t))
+	c := latchkey.New(redistest.User(t, s.Client(t)))
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
 	read := rwlock.New(c, "data").ReadLock()
 	h, err := read.Lock(t.Context(), latchkey.Lease(time.Minute))

@@ -143,7 +143,7 @@ var watchdogBugs = []Bug{
 	{
 		Name: "engine/time-up-without-why", What: "a wait that ends while Redis does not answer says that somebody else has the lock",
 		File: "internal/engine/attempt.go",
-		Old:  "if c.failing.IsZero() {\n\t\treturn ErrNotAcquired", New: "if !c.failing.IsZero() {\n\t\treturn ErrNotAcquired",
+		Old:  "case !c.failing.IsZero():\n\t\treturn run.Both(ErrNotAcquired, c.why)", New: "case !c.failing.IsZero():\n\t\treturn ErrNotAcquired",
 		Package: "internal/engine", Run: "^TestTimeUpSaysWhy$", Fast: true,
 	},
 	{

@@ -94,6 +94,9 @@ func (s *session) acquire(ctx context.Context, out *text.Printer, w *want) error
 			}
 		})
 	}
+	if err == nil {
+		err = context.Cause(ctx) // a signal, which is reported in place of the holder
+	}
 	if err != nil { // nobody has read who holds it
 		if _, failed := g.release(context.WithoutCancel(ctx)); failed != nil {
 			warn("%s could not be given back, and ends with its lease: %v", w.what(), failed)

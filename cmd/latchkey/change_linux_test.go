@@ -58,9 +58,9 @@ func TestForceUnlock(t *testing.T) {
 	assert.Zero(t, code, stderr)
 	lost(t, p.Lost())
 
-	code, _, stderr = execute(t, at(s, "force-unlock", "pool", "--id", "x", "-y")...)
+	code, _, stderr = execute(t, at(s, "force-unlock", "pool", "--id", "nobody", "-y")...)
 	assert.Equal(t, exit.Conflict, code)
-	assert.Equal(t, "latchkey: x does not hold pool (nobody has)\n", stderr)
+	assert.Equal(t, "latchkey: nobody does not hold pool (nobody has)\n", stderr)
 }
 
 // The beginning of a holder will do, if it is that of one only.
@@ -71,8 +71,8 @@ func TestForceUnlockByTheBeginning(t *testing.T) {
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
 	h := take(t, rlock.New(c, "job"))
 	code, _, stderr := execute(t, at(s, "force-unlock", "job", "--id", c.ID()[:3], "--yes")...)
-	assert.Equal(t, exit.Conflict, code, "too short")
-	assert.Contains(t, stderr, "does not hold job")
+	assert.Equal(t, exit.Usage, code, "too short")
+	assert.Contains(t, stderr, "at least the first 4 characters")
 	code, stdout, stderr := execute(t, at(s, "force-unlock", "job", "--id", c.ID()[:8], "--yes")...)
 	assert.Zero(t, code, stderr)
 	assert.Equal(t, "job was taken from "+h.HolderID()+"\n", stdout)

@@ -23,7 +23,7 @@ const explainHelp = `explain tells who holds NAME, what that holder waits for it
 and so on, and names a deadlock if there is one. What holders wait for, only
 clients with the option WithWaitGraph publish, after a second.
 
-Exit status: 0 there is no deadlock, as far as is known; 1 there is one.`
+Exit status: 0 there is no deadlock, as far as is known; 1 there is, or may be, one.`
 
 func newExplain(conn *connection) *cobra.Command {
 	out := new(text.Printer)

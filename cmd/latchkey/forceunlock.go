@@ -75,6 +75,9 @@ func (s *session) heldBy(ctx context.Context, cmd, name, id string) (*object.Obj
 	if o.Held(id) != nil {
 		return o, id, nil
 	}
+	if len(id) < object.LeastPrefix {
+		return nil, "", exit.Usagef("%s: --id %s: at least the first %d characters of a holder", cmd, text.Name(id), object.LeastPrefix)
+	}
 	switch matches := o.HeldBy(id); len(matches) {
 	case 0:
 		return nil, "", changed(name, id, o)

@@ -48,10 +48,11 @@ func newLs(conn *connection) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if len(objects) == 0 && !out.JSON {
+				err = out.Show(objects, func() { object.Table(objects).Print(out) })
+				if err == nil && len(objects) == 0 && !out.JSON {
 					say(cmd.ErrOrStderr(), fmt.Sprintf("no lock, semaphore or latch among %s keys", text.Grouped(uint64(f.Looked()))))
 				}
-				return out.Show(objects, func() { object.Table(objects).Print(out) })
+				return err
 			})
 		},
 	}

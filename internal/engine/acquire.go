@@ -306,8 +306,8 @@ func (c *lockAttempt) Try(ctx context.Context) (wait.Answer, error) {
 		defer cancel()
 	}
 	if err := hd.lockOps(ctx); err != nil {
-		if caller.Err() == nil {
-			err = ErrNotAcquired
+		if caller.Err() == nil { // a request of this holder has no answer yet
+			err = run.Both(ErrNotAcquired, errNoAnswer)
 		}
 		return wait.Answer{}, err
 	}
@@ -414,7 +414,7 @@ func (c *lockAttempt) Try(ctx context.Context) (wait.Answer, error) {
 	if c.queued || c.req.Entry != "" {
 		hd.waitsSince(sent, g.Server)
 	}
-	c.left = g.Left
+	c.refused, c.left = true, g.Left
 	return wait.Answer{After: g.Left, Ticket: g.Ticket, Next: g.Next}, nil
 }
 

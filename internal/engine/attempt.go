@@ -31,6 +31,7 @@ type attempt struct {
 	why        error     // the last error instead of a reply
 	backoff    time.Duration
 	left       time.Duration // of the present lease, as the last refusal told; 0 if unknown
+	refused    bool          // Redis has refused it
 	confirming bool          // a node that may have been replaced has granted it, and it asks once more
 
 	// inDoubt is set while a request may have been granted without the
@@ -269,8 +270,11 @@ func (e *Engine) Refused(ctx context.Context, op string, s *Spec, left time.Dura
 // timeUp returns the error of a bounded wait that is over. If Redis has not
 // answered lately, the error says so.
 func (c *attempt) timeUp() error {
-	if c.failing.IsZero() {
-		return ErrNotAcquired
+	switch {
+	case !c.failing.IsZero():
+		return run.Both(ErrNotAcquired, c.why)
+	case !c.refused && c.spec.engine.failing.Load() != nil: // those that ask get no answer
+		return run.Both(ErrNotAcquired, errNoAnswer)
 	}
-	return run.Both(ErrNotAcquired, c.why)
+	return ErrNotAcquired
 }

@@ -31,7 +31,14 @@ func TestTimeUpSaysWhy(t *testing.T) {
 		require.ErrorIs(t, err, ErrNotAcquired)
 		require.ErrorIs(t, err, io.EOF)
 
-		c.failing = time.Time{} // it has answered since
+		c.failing = time.Time{} // it has asked again, without an answer yet
+		require.ErrorIs(t, c.timeUp(), errNoAnswer)
+		c.refused = true
 		require.Equal(t, ErrNotAcquired, c.timeUp())
+
+		behind := newAttempt(t.Context(), &Spec{engine: e}, &LockConfig{Wait: time.Second})
+		require.ErrorIs(t, behind.timeUp(), errNoAnswer, "of those that ask, none has an answer")
+		e.answers()
+		require.Equal(t, ErrNotAcquired, behind.timeUp())
 	})
 }

@@ -107,11 +107,11 @@ func New(rdb redis.UniversalClient, cfg Config) *Engine {
 		_, _ = rand.Read(b[:]) // never fails
 		e.offset = binary.LittleEndian.Uint64(b[:]) >> 16
 	}
+	if cfg.WaitGraph { // first: others ask Redis, and its keys expire
+		e.waitings.lookers = append(e.waitings.lookers, e.lookForHeldUp())
+	}
 	if cfg.SlowWait > 0 {
 		e.waitings.lookers = append(e.waitings.lookers, e.lookForSlowWaits())
-	}
-	if cfg.WaitGraph {
-		e.waitings.lookers = append(e.waitings.lookers, e.lookForHeldUp())
 	}
 	e.holdings.init()
 	e.leases.init()

@@ -24,10 +24,13 @@ type Origin struct {
 	watched bool // it is looked for when it is garbage
 	// spared is set when it can be given back without the Hold or Permit.
 	spared atomic.Bool
+	// awaited is set when the channel of Lost was asked for. It may be all that a worker
+	// looks at, and giving back does not close it.
+	awaited atomic.Bool
 	// forgotten is set when the Hold or Permit and its contexts are garbage. The next
 	// renewal reports it.
 	forgotten atomic.Bool
-	told      bool // guarded by the mu of its holding or Lease
+	told      *atomic.Bool // that it was forgotten; the parts of one Hold share it
 }
 
 // newOrigin returns the origin of what the caller acquires, or nil if it is not wanted.
@@ -38,7 +41,7 @@ func (e *Engine) newOrigin(watched bool) *Origin {
 		return nil
 	}
 	at := make(place, 24)
-	return &Origin{at: at[:runtime.Callers(3, at)], watched: watched}
+	return &Origin{at: at[:runtime.Callers(3, at)], watched: watched, told: new(atomic.Bool)}
 }
 
 // where returns where it was acquired: "file.go:12".
@@ -49,13 +52,9 @@ func (o *Origin) where() string {
 	return o.at.String()
 }
 
-// leaksLocked reports, once, whether it has been forgotten.
-func (o *Origin) leaksLocked() bool {
-	if o == nil || o.told || o.spared.Load() || !o.forgotten.Load() {
-		return false
-	}
-	o.told = true
-	return true
+// leaks reports, once, whether it has been forgotten.
+func (o *Origin) leaks() bool {
+	return o != nil && o.forgotten.Load() && !o.spared.Load() && o.told.CompareAndSwap(false, true)
 }
 
 // leaked reports what was forgotten and gives it back if that is wanted.
@@ -66,10 +65,11 @@ func (e *Engine) leaked(s *Spec, id string, o *Origin, since time.Time, giveBack
 	go func() {
 		defer e.gate.Leave()
 		var err error
-		if e.cfg.Leaks == LeakRelease {
+		release := e.cfg.Leaks == LeakRelease && !o.awaited.Load()
+		if release {
 			err = giveBack(e.gate.Late())
 		}
-		args := []any{"kind", s.Kind, "name", s.Name, "holder", id, "since", since, "acquired", o.where(), "released", e.cfg.Leaks == LeakRelease && err == nil}
+		args := []any{"kind", s.Kind, "name", s.Name, "holder", id, "since", since, "acquired", o.where(), "released", release && err == nil}
 		if err != nil {
 			args = append(args, "err", err)
 		}
@@ -101,6 +101,9 @@ func NewLeash(of ...*Origin) *Leash {
 		return nil
 	}
 	l := &Leash{of: of[:n]}
+	for _, o := range l.of {
+		o.told = l.of[0].told
+	}
 	runtime.AddCleanup(l, func(of []*Origin) {
 		// This goroutine belongs to nobody: what must be done is done by the renewal.
 		for _, o := range of {
@@ -120,6 +123,16 @@ func (l *Leash) Spare() {
 	}
 	for _, o := range l.of {
 		o.spared.Store(true)
+	}
+}
+
+// Awaits says that somebody may look at the channel of Lost alone.
+func (l *Leash) Awaits() {
+	if l == nil {
+		return
+	}
+	for _, o := range l.of {
+		o.awaited.Store(true)
 	}
 }
 
@@ -181,6 +194,11 @@ func (h leashed) Context() context.Context { return h.leash.Context(h.Held.Conte
 func (h leashed) Unlock(ctx context.Context) error {
 	defer h.leash.Keep()
 	return h.Held.Unlock(ctx)
+}
+
+func (h leashed) Lost() <-chan struct{} {
+	h.leash.Awaits()
+	return h.Held.Lost()
 }
 
 // withLeash returns h with a leash if it has origins that are watched.

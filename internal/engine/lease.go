@@ -236,7 +236,7 @@ func (l leased) renewal(lease time.Duration) (*Spec, Renewal) {
 	if l.state != held {
 		return nil, Renewal{}
 	}
-	if l.origin.leaksLocked() {
+	if l.origin.leaks() {
 		l.engine.leaked(l.spec, hex.EncodeToString([]byte(l.id)), l.origin, l.since, l.Return)
 	}
 	return l.spec, Renewal{Key: l.spec.Key, Holder: l.id, Lease: lease, Label: l.cfg.Label}

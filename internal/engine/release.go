@@ -228,7 +228,7 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 		}
 		if run.IsCode(err, "TRYAGAIN") {
 			// The slot is being moved, and a request with one key succeeds.
-			kept = kept || ret.Label != ""
+			kept = kept || ret.Label != "" && target == 0
 			ret.Label = "" // it is removed afterwards
 			ret.Alone, heirs = true, false
 		}

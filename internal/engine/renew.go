@@ -133,9 +133,14 @@ func (hd *holding) renewal(lease time.Duration) (*Spec, Renewal) {
 		return nil, Renewal{}
 	}
 	for _, h := range hd.holds {
-		if !h.forsaken && h.origin.leaksLocked() {
-			hd.engine.leaked(h.spec, hd.field, h.origin, h.since, h.Unlock)
+		if h.forsaken || !h.origin.leaks() {
+			continue
 		}
+		giveBack := h.Unlock
+		if w, ok := h.whole.(Held); ok { // with all its parts, also those that came later
+			giveBack = w.Unlock
+		}
+		hd.engine.leaked(h.spec, hd.field, h.origin, h.since, giveBack)
 	}
 	s := hd.holds[0].spec
 	return s, Renewal{Key: s.Key, Holder: hd.field, Count: hd.count, Lease: lease, Label: hd.label}

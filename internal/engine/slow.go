@@ -22,8 +22,8 @@ type SlowWait struct {
 type OwnHold struct {
 	ID       string // as Redis shows the holder
 	Acquired string // where: "file.go:12"; empty if it was not noted
-	// Reenters reports that it was acquired with the very context that waits now, so that
-	// the Context of the hold would re-enter.
+	// Reenters reports that it was acquired with the very context that waits now: by the
+	// same caller, the Context of the hold would re-enter.
 	Reenters bool
 }
 
@@ -87,7 +87,7 @@ func (e *Engine) ownHolds(c *attempt) (own []OwnHold) {
 
 // same reports whether a and b are one context, other than one that everybody has.
 func same(a, b context.Context) bool {
-	return a != nil && b != nil && reflect.TypeOf(a).Comparable() && reflect.TypeOf(b).Comparable() && a == b && a != context.Background() && a != context.TODO()
+	return a != nil && b != nil && reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b && a != context.Background() && a != context.TODO()
 }
 
 // A place says where a hold was acquired: the callers, innermost first.

@@ -95,8 +95,8 @@ func (g *heldUp) look(waits []waiting) {
 	}
 }
 
-// write writes a text, or removes it with a lease of 0. Nothing depends on it, and
-// the next look writes it again.
+// write writes a text, or removes it with a lease of 0. Nothing depends on it: what is
+// refused or lost is written again when it is renewed.
 func (g *heldUp) write(ctx context.Context, opts run.Options, text string, lease time.Duration, keys ...string) {
 	err := g.engine.writeTexts(ctx, opts, text, keys, slices.Repeat([]time.Duration{lease}, len(keys)))
 	if err != nil && run.Classify(err) == run.Permanent && !g.denied {

@@ -230,7 +230,7 @@ func (d *wantAttempt) try(ctx context.Context, others []Want) (ans wait.Answer, 
 		return ans, 0, true, err
 	}
 	d.confirming = false
-	d.left = got.After
+	d.refused, d.left = true, got.After
 	return wait.Answer{After: got.After}, 0, true, nil
 }
 

@@ -229,15 +229,15 @@ func (o *Object) Held(id string) *latchkey.HolderInfo {
 // LabelKey returns the key of a holder's label.
 func (o *Object) LabelKey(id string) string { return names.Label(o.Name, id) }
 
-// leastPrefix is how much of a holder id says whose it is.
-const leastPrefix = 4
+// LeastPrefix is how many bytes of a holder id say whose it is.
+const LeastPrefix = 4
 
 // HeldBy returns the ids of the holders that begin with prefix, which may end as
 // tables show an id that they cut.
 func (o *Object) HeldBy(prefix string) (ids []string) {
 	prefix = strings.TrimSuffix(prefix, "…")
 	for i := range o.info.Holders {
-		if id := o.info.Holders[i].ID; len(prefix) >= leastPrefix && strings.HasPrefix(id, prefix) {
+		if id := o.info.Holders[i].ID; len(prefix) >= LeastPrefix && strings.HasPrefix(id, prefix) {
 			ids = append(ids, id)
 		}
 	}
