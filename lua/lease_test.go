@@ -54,6 +54,10 @@ func leasedScripts() []leased {
 		}
 	}
 
+	fire := []string{"lock", "run", "runs"}
+	ran := func(state string) [][]any {
+		return both(hash("run", "state", state, "attempt", 1, "holder", "me"), ends("run"), []any{"ZADD", "runs", 1, 1000}, ends("runs"))
+	}
 	held := both(hash("lock", "me", 1), ends("lock"))
 	twice := both(hash("lock", "me", 2), ends("lock"))
 	other := both(hash("lock", "you:1", 1), ends("lock"))
@@ -170,6 +174,11 @@ func leasedScripts() []leased {
 		{"new", lua.PermitUpdate, []string{"out", "claim"}, both([]any{"ZADD", "out", "9999999999999", "id"}), func(now int64) []any { return []any{"id", 90000, 7, 1000, now + within, ahead} }, []string{"out"}},
 		{"text", lua.LabelWrite, []string{"label"}, nil, fixed("text", 1000), nil},
 		{"closed", lua.LabelEnded, []string{"lock", "label"}, held, fixed("me", 1000, "text"), nil},
+
+		{"first", lua.OnceBegin, fire, held, fixed("me", 1000, 2, long, 0, "who"), nil},
+		{"again", lua.OnceBegin, fire, append(slices.Clone(held), ran("failed")...), fixed("me", 1000, 2, long, 0, "who"), nil},
+		{"done", lua.OnceFinish, fire, append(slices.Clone(held), ran("running")...), fixed("me", 1000, "done", "", long), nil},
+		{"failed", lua.OnceFinish, fire, append(slices.Clone(held), ran("running")...), fixed("me", 1000, "failed", "why", long), nil},
 	}
 }
 

@@ -355,3 +355,24 @@ var (
 	// LabelEnded writes the label of what stays closed; see label/ended.lua.
 	LabelEnded = newScript("label/ended", labelEnded)
 )
+
+// The scripts of jobs that run once for each fire.
+var (
+	//go:embed once/begin.lua
+	onceBegin string
+	//go:embed once/finish.lua
+	onceFinish string
+	//go:embed once/list.lua
+	onceList string
+	//go:embed once/read.lua
+	onceRead string
+
+	// OnceBegin begins a run; see once/begin.lua.
+	OnceBegin = newScript("once/begin", onceBegin)
+	// OnceFinish notes how a run has ended; see once/finish.lua.
+	OnceFinish = newScript("once/finish", onceFinish)
+	// OnceList reads which fires were run last; see once/list.lua.
+	OnceList = newReader("once/list", onceList)
+	// OnceRead reads runs; see once/read.lua.
+	OnceRead = newReader("once/read", onceRead)
+)

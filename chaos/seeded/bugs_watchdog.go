@@ -291,6 +291,24 @@ var watchdogBugs = []Bug{
 		Package: ".", Run: "^TestForgottenAfterUse$",
 	},
 	{
+		Name: "once/runs-again", What: "a fire that is done is run again by who asked while it was running",
+		File: "lua/once/begin.lua",
+		Old:  "if got[1] == 'done' or attempt", New: "if attempt",
+		Package: "once", Run: "^TestRetry",
+	},
+	{
+		Name: "once/done-without-the-lock", What: "who has lost the lock of a fire notes that it is done",
+		File: "lua/once/finish.lua",
+		Old:  "if call('HEXISTS', lock, holder) == 0 then", New: "if false then",
+		Package: "once", Run: "^TestLost$",
+	},
+	{
+		Name: "once/asks-twice-runs-twice", What: "a request to begin that is repeated counts as another attempt",
+		File: "lua/once/begin.lua",
+		Old:  "if got[1] == 'running' and got[3] == holder then", New: "if false then",
+		Package: "once", Run: "^TestLostReplies$",
+	},
+	{
 		Name: "engine/long-lease-handed-on", What: "an Extend that is answered as its hold is given up hands its lease on",
 		File: "internal/engine/hold.go",
 		Old:  "maybe || h.state != held {", New: "maybe {",

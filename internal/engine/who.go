@@ -35,6 +35,9 @@ func (e *Engine) who(label string, since time.Time) Who {
 	return Who{Label: label, Host: thisHost(), PID: os.Getpid(), Since: e.Clock.At(since)}
 }
 
+// Who returns what Redis shows of this process under a label, as String has it.
+func (e *Engine) Who(label string) string { return e.who(label, time.Now()).String() }
+
 // String returns the value of a label's key: "<since, ms> <pid> <host>
 // <label>", with "-<ended, ms>" after the first number if the work has ended.
 func (w Who) String() string {

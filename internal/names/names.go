@@ -61,6 +61,29 @@ func PermitLabel(key, id string) string { return Label(key, hex.EncodeToString([
 // holder has.
 func Waits(key, holder string) string { return Ours("latchkey_waits", key) + ":" + holder }
 
+// Fire returns the name of the lock of a job for a fire, as a user would name it. With
+// an empty fire it is that for all fires. It is in the slot of the job's other keys.
+func Fire(job, fire string) string {
+	if fire != "" {
+		fire = ":" + fire
+	}
+	return Suffixed(job, "latchkey_once") + twin(job) + fire
+}
+
+// Run returns the key of the run of a fire of a job, beside the lock of Fire.
+func Run(job, fire string) string { return Suffixed(job, "latchkey_run") + twin(job) + ":" + fire }
+
+// Runs returns the key of the list of a job's runs.
+func Runs(job string) string { return Suffixed(job, "latchkey_runs") + twin(job) }
+
+// twin distinguishes the keys of "{x}" from those of "x".
+func twin(name string) string {
+	if Twin(name) {
+		return "{}"
+	}
+	return ""
+}
+
 // Token returns the key of the fencing token counter of a lock.
 func Token(key string) string { return Prefixed("redisson_lock_token", key) }
 

@@ -52,6 +52,8 @@ var (
 	// clientTail matches ":" and the client id or holder of a fair lock's
 	// waiter, or the inbox of a client.
 	clientTail = regexp.MustCompile(`:([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(:\d+)?|[A-Z2-7]{26})$`)
+	// runTail matches what follows the name in the keys of a job's runs.
+	runTail = regexp.MustCompile(`:latchkey_run(s(\{\})?|(\{\})?:\d+)$`)
 	// readerTail matches what follows the name in the key of a reader's lease.
 	readerTail = regexp.MustCompile(`:[^:{}]+:\d+:rwlock_timeout:\d+$`)
 )
@@ -78,6 +80,12 @@ func Owner(key string) (name string, side Side) {
 	}
 	if at := readerTail.FindStringIndex(key); at != nil && at[0] > 0 {
 		return unwrapped(key[:at[0]]), SideTimeout
+	}
+	if at := runTail.FindStringSubmatchIndex(key); at != nil && strings.Contains(key[:at[0]], "{") {
+		if at[4] >= 0 || at[6] >= 0 {
+			return key[:at[0]], SideNote // the job "{x}"
+		}
+		return unwrapped(key[:at[0]]), SideNote
 	}
 	// A name without braces may end like this too. Only "{name}" is meant.
 	if rest, ok := strings.CutSuffix(key, ":timeout"); ok && strings.Contains(rest, "{") {

@@ -27,6 +27,8 @@ func TestOwner(t *testing.T) {
 			Claim(name, holder):                                          SideNote,
 			Waits(name, holder):                                          SideNote,
 			Waits(name, holder+":write"):                                 SideNote,
+			Run(name, "1800000000000"):                                   SideNote,
+			Runs(name):                                                   SideNote,
 			Suffixed(name, "timeout"):                                    SideTimeout,
 			Suffixed(name, holder) + ":rwlock_timeout:2":                 SideTimeout,
 			Prefixed("redisson_lock__channel", name):                     SideWakeUps,
