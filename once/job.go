@@ -69,8 +69,9 @@ func Every(d time.Duration) time.Time { return time.Now().Truncate(d) }
 // fn's context is done when the lock is lost, when AtMost is over, and when ctx is
 // done; see [latchkey.Hold.Context]. The error is that of the last call of fn,
 // unless the fire is done in the end. ErrLeaseLost is joined to it, and is returned in
-// any case, if the lock was lost: fn may have run on beside the next attempt. ErrLate means that fn was not called,
-// because it is too late.
+// any case, if the lock was lost: fn may have run on beside the next attempt.
+// ErrLate means that it was too late to call fn, and [latchkey.ErrReentry] that the
+// holder in ctx runs the job already.
 //
 // If Redis does not answer at the end of fn, the error says so: the fire is not known
 // to be done, and counts as lost when the lease has ended.
@@ -130,7 +131,8 @@ func (j *Job) fire(at time.Time) *fire {
 // the reason why fn was not called.
 func (f *fire) attempt(ctx context.Context, fn func(context.Context) error) (again, called bool, err error) {
 	h, err := f.acquire(ctx)
-	if errors.Is(err, latchkey.ErrNotAcquired) {
+	var taken *latchkey.TakenError
+	if errors.As(err, &taken) {
 		return false, false, nil // somebody else runs it
 	}
 	if err != nil {
@@ -144,6 +146,8 @@ func (f *fire) attempt(ctx context.Context, fn func(context.Context) error) (aga
 			return false, false, err
 		case st.status == late:
 			return false, false, f.engine.Wrap("do", f.spec, ErrLate)
+		case st.status == reentry:
+			return false, false, f.engine.Wrap("do", f.spec, engine.ErrReentry)
 		}
 		return true, false, nil // the run says what became of it
 	}

@@ -207,6 +207,27 @@ func TestRetryOfADoneFire(t *testing.T) {
 	})
 }
 
+// A holder does not run a job within itself: not the same fire again, nor another one
+// beside it with NoOverlap.
+func TestReentry(t *testing.T) {
+	for _, c := range []struct {
+		opt   once.Option
+		later time.Duration
+	}{{once.OnFailure(once.Retry(1)), 0}, {once.NoOverlap(), time.Minute}} {
+		redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+			job := once.New(locktest.NewClient(t, b.Client()), "report", c.opt)
+			fire := time.Now()
+			require.True(t, do(t, job, fire, func(ctx context.Context) error {
+				ran, err := job.Do(ctx, fire.Add(c.later), nothing)
+				require.ErrorIs(t, err, latchkey.ErrReentry)
+				require.False(t, ran)
+				return nil
+			}))
+			require.Equal(t, once.Done, last(t, job).Outcome)
+		})
+	}
+}
+
 // A machine alone runs it again, too; once it is done, the errors before are forgotten.
 func TestRetryAlone(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {

@@ -47,6 +47,7 @@ const (
 	over      status = 0
 	notHolder status = -1
 	late      status = -2
+	reentry   status = -3
 )
 
 type beginning struct {

@@ -19,13 +19,15 @@
 --         {0, attempts, server ms}  done, or given up after so many attempts
 --         {-1, 0, server ms}  the holder does not have the lock
 --         {-2, attempts, server ms}  too late
+--         {-3, 0, server ms}  the holder has the lock more than once: it is at it already
 local lock, run, list, holder = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
 local call = redis.call
 
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if call('HEXISTS', lock, holder) == 0 then
-  return {-1, 0, now}
+local holds = tonumber(call('HGET', lock, holder) or 0)
+if holds ~= 1 then
+  return {holds == 0 and -1 or -3, 0, now}
 end
 local got = call('HMGET', run, 'state', 'attempt', 'holder')
 local attempt = tonumber(got[2] or 0)
