@@ -14,21 +14,29 @@ import (
 	"github.com/latchkey-go/latchkey/once"
 )
 
-// connect returns a client on an in-memory server, so that the examples run
-// everywhere. In a program it is on redis.NewClient, NewFailoverClient or
+// connect returns a connection to an in-memory server, so that the examples run
+// everywhere. In a program it is redis.NewClient, NewFailoverClient or
 // NewClusterClient.
-func connect() (client *latchkey.Client, stop func()) {
+func connect() (rdb *redis.Client, stop func()) {
 	server := miniredis.NewMiniRedis()
 	server.ClockTTL(true) // leases end as they do in Redis
 	if err := server.Start(); err != nil {
 		log.Fatal(err)
 	}
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	client = latchkey.New(rdb)
-	return client, func() {
-		_ = client.Close()
+	rdb = redis.NewClient(&redis.Options{Addr: server.Addr()})
+	return rdb, func() {
 		_ = rdb.Close()
 		server.Close()
+	}
+}
+
+// newClient returns a client on such a connection.
+func newClient() (c *latchkey.Client, stop func()) {
+	rdb, disconnect := connect()
+	c = latchkey.New(rdb)
+	return c, func() {
+		_ = c.Close()
+		disconnect()
 	}
 }
 
@@ -49,7 +57,7 @@ func run(job *once.Job, fire time.Time) {
 
 // Every machine calls Do for each fire, and one of them runs the job.
 func Example() {
-	client, stop := connect()
+	client, stop := newClient()
 	defer stop()
 	job := once.New(client, "nightly-report", once.AtMost(2*time.Hour))
 	for range 3 { // in practice, on three machines
@@ -70,7 +78,7 @@ func Example() {
 
 // A job that runs once a minute needs no scheduler that knows the fire.
 func ExampleEvery() {
-	client, stop := connect()
+	client, stop := newClient()
 	defer stop()
 	fire := once.Every(time.Minute)
 	fmt.Println(fire.Second(), fire.Nanosecond())
@@ -83,7 +91,7 @@ func ExampleEvery() {
 
 // A run that fails is tried again, here or on another machine.
 func ExampleRetry() {
-	client, stop := connect()
+	client, stop := newClient()
 	defer stop()
 	job := once.New(client, "nightly-report", once.OnFailure(once.Retry(2)))
 	tries := 0
@@ -99,7 +107,7 @@ func ExampleRetry() {
 
 // By default a run that has failed is not tried again.
 func ExampleOnFailure() {
-	client, stop := connect()
+	client, stop := newClient()
 	defer stop()
 	job := once.New(client, "nightly-report", once.OnFailure(once.Skip))
 	_, err := job.Do(context.Background(), midnight, func(context.Context) error {
@@ -114,7 +122,7 @@ func ExampleOnFailure() {
 
 // A run that lasts for two hours is taken for dead, and its context ends.
 func ExampleAtMost() {
-	client, stop := connect()
+	client, stop := newClient()
 	defer stop()
 	run(once.New(client, "nightly-report", once.AtMost(2*time.Hour)), midnight)
 	// Output:
@@ -124,7 +132,7 @@ func ExampleAtMost() {
 
 // Runs are known for a month.
 func ExampleKeep() {
-	client, stop := connect()
+	client, stop := newClient()
 	defer stop()
 	job := once.New(client, "nightly-report", once.Keep(30*24*time.Hour))
 	run(job, midnight)
@@ -141,7 +149,7 @@ func ExampleKeep() {
 
 // A fire waits for the end of the run before.
 func ExampleNoOverlap() {
-	client, stop := connect()
+	client, stop := newClient()
 	defer stop()
 	run(once.New(client, "import", once.NoOverlap()), midnight)
 	// Output:
@@ -151,7 +159,7 @@ func ExampleNoOverlap() {
 
 // A report of yesterday is of no use.
 func ExampleNotLaterThan() {
-	client, stop := connect()
+	client, stop := newClient()
 	defer stop()
 	job := once.New(client, "nightly-report", once.NotLaterThan(time.Hour))
 	_, err := job.Do(context.Background(), time.Now().Add(-24*time.Hour), report)
@@ -161,7 +169,7 @@ func ExampleNotLaterThan() {
 
 // Machines whose clocks agree do not all ask at once.
 func ExampleJitter() {
-	client, stop := connect()
+	client, stop := newClient()
 	defer stop()
 	run(once.New(client, "nightly-report", once.Jitter(5*time.Millisecond)), midnight)
 	// Output:
@@ -171,7 +179,7 @@ func ExampleJitter() {
 
 // The last run says who it was.
 func ExampleLabel() {
-	client, stop := connect()
+	client, stop := newClient()
 	defer stop()
 	job := once.New(client, "nightly-report", once.Label("billing"))
 	run(job, midnight)
