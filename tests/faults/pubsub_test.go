@@ -318,8 +318,9 @@ func TestFaultTenThousandWaiters(t *testing.T) {
 	// In memory, so that a few commands serve a slice of many hand-overs; no more
 	// than one for each where the machine is so slow that a slice has but one.
 	require.LessOrEqual(t, asked, int64(handovers), "commands")
-	// The subscriber, an unlock, and the question of the next one.
-	require.LessOrEqual(t, p.Conns(), 3)
+	// The subscriber, an unlock, the question of the next one, and what the pool opens when
+	// another request comes meanwhile: none is a waiter's.
+	require.LessOrEqual(t, p.Conns(), 8)
 	require.EqualValues(t, 1, p.Commands("subscribe"))
 	require.Equal(t, 2, c.Stats().Subscriptions)
 
