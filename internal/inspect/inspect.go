@@ -180,7 +180,7 @@ const (
 // readSides adds what the side keys of holders and waiters contain.
 func readSides(ctx context.Context, e *engine.Engine, opts run.Options, key string, in *Object) error {
 	var take []func(text string, left int64)
-	var keys []any
+	var keys []string
 	for i := range in.Holders {
 		h := &in.Holders[i]
 		for n, k := range h.sides {
@@ -197,9 +197,19 @@ func readSides(ctx context.Context, e *engine.Engine, opts run.Options, key stri
 		keys = append(keys, names.Label(key, w.ID))
 		take = append(take, func(text string, _ int64) { w.Who = engine.ParseWho(text) })
 	}
+	return eachSide(ctx, e, opts, keys, func(i int, text string, left int64) { take[i](text, left) })
+}
+
+// eachSide reads side keys and calls tell for each: with its index, its text, and its
+// reply of PTTL.
+func eachSide(ctx context.Context, e *engine.Engine, opts run.Options, keys []string, tell func(i int, text string, left int64)) error {
+	at := 0
 	for batch := range slices.Chunk(keys, sideBatch) {
 		args := make([]any, run.Head, run.Head+len(batch))
-		reply, err := e.Eval(ctx, opts, lua.InspectSides, len(batch), append(args, batch...))
+		for _, k := range batch {
+			args = append(args, k)
+		}
+		reply, err := e.Eval(ctx, opts, lua.InspectSides, len(batch), args)
 		switch {
 		case err != nil:
 			return err
@@ -208,9 +218,9 @@ func readSides(ctx context.Context, e *engine.Engine, opts run.Options, key stri
 		}
 		for i := range batch {
 			left, _ := reply.Any[2*i+1].(int64)
-			take[i](fmt.Sprint(reply.Any[2*i]), left)
+			tell(at+i, fmt.Sprint(reply.Any[2*i]), left)
 		}
-		take = take[len(batch):]
+		at += len(batch)
 	}
 	return nil
 }
