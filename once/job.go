@@ -88,9 +88,10 @@ func (j *Job) Do(ctx context.Context, fire time.Time, fn func(context.Context) e
 		switch {
 		case readErr != nil:
 			return ran, errors.Join(err, readErr)
-		case st.state == stateDone && !errors.Is(err, latchkey.ErrLeaseLost):
-			return ran, nil
 		case st.state == stateDone:
+			if !errors.Is(err, latchkey.ErrLeaseLost) {
+				err = nil // of an attempt before the one that has done it
+			}
 			return ran, err
 		case st.attempt >= j.cfg.attempts:
 			return ran, err
