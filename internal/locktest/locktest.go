@@ -85,7 +85,7 @@ type rule struct {
 func Run(t *testing.T, factory Factory, traits ...Trait) {
 	k := newKind(factory, traits)
 	t.Run("FakeTime", func(t *testing.T) {
-		for _, r := range slices.Concat(always(), leaseRules) {
+		for _, r := range slices.Concat(always(), leaseRules, boundRules) {
 			run(t, k, r, func(t *testing.T) {
 				redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 					r.test(&env{T: t, kind: k, ctx: t.Context(), bubble: b, name: "lock"})
