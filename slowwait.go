@@ -28,10 +28,11 @@ type SlowWait struct {
 	// Acquired is where this client acquired what the call waits for:
 	// "file.go:12". It is empty if somebody else has it.
 	Acquired string
-	// Reenters reports that this client acquired it with the very context that
-	// waits now. If that was the same caller, it waits for itself: the Context
-	// of its Hold would re-enter, as the ctx that Do passes to its function
-	// does. Callers that share a context only wait for each other.
+	// Reenters reports that this client acquired it with the context that waits
+	// now, or with one that differs only in its values. If that was the same
+	// caller, it waits for itself: the Context of its Hold would re-enter, as the
+	// ctx that Do passes to its function does. Callers that share a context only
+	// wait for each other. A context that cannot be cancelled counts as nobody's.
 	Reenters bool
 }
 

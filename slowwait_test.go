@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,15 +41,15 @@ func (s *slowWaits) logged() string {
 	return s.lines.String()
 }
 
-func newSlowWaits(t *testing.T, b *redistest.Env) *slowWaits {
+func newSlowWaits(t *testing.T, b *redistest.Env, opts ...latchkey.Option) *slowWaits {
 	s := &slowWaits{}
-	s.Client = newClient(t, b.Client(), latchkey.WithSlowWait(10*time.Second),
+	s.Client = newClient(t, b.Client(), append(opts, latchkey.WithSlowWait(10*time.Second),
 		latchkey.WithLogger(slog.New(slog.NewTextHandler(s, nil))),
 		latchkey.WithObserver(latchkey.Observer{SlowWait: func(w latchkey.SlowWait) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.seen = append(s.seen, w)
-		}}))
+		}}))...)
 	return s
 }
 
@@ -123,6 +125,63 @@ func TestSlowWaitForOneself(t *testing.T) {
 		require.Regexp(t, `^slowwait_test.go:\d+$`, seen[0].Acquired)
 		require.True(t, seen[0].Reenters)
 		require.Contains(t, s.logged(), "re-enters with the Context of its Hold")
+	})
+}
+
+// A watchedContext counts how often those that look at who waits ask it. It cannot be
+// compared with ==.
+type watchedContext struct {
+	context.Context
+	asked []*atomic.Int64
+}
+
+func (c watchedContext) count() {
+	if bytes.Contains(debug.Stack(), []byte("lookAtWaits")) {
+		c.asked[0].Add(1)
+	}
+}
+
+func (c watchedContext) Value(key any) any {
+	c.count()
+	return c.Context.Value(key)
+}
+
+func (c watchedContext) Done() <-chan struct{} {
+	c.count()
+	return c.Context.Done()
+}
+
+// Contexts that differ only in their values count as one, whatever their types are. They
+// are not asked behind their callers' backs: a caller may use its context for something
+// else when the call has returned.
+func TestSlowWaitComparesContexts(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		s := newSlowWaits(t, b, latchkey.WithWaitGraph())
+		l := rlock.New(s.Client, "x")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var asked atomic.Int64
+		watched := watchedContext{ctx, []*atomic.Int64{&asked}}
+		h, err := l.Lock(watched)
+		require.NoError(t, err)
+		var all sync.WaitGroup
+		for _, ctx := range []context.Context{
+			watched,
+			context.WithValue(ctx, new(int), 1),
+			context.Background(), // of nobody
+		} {
+			all.Go(func() { _, _ = l.TryLock(ctx, latchkey.Wait(15*time.Second)) })
+			synctest.Wait()
+		}
+		b.Advance(12 * time.Second)
+		var same []bool
+		for _, w := range s.take() {
+			same = append(same, w.Reenters)
+		}
+		require.Equal(t, []bool{true, true, false}, same)
+		require.Zero(t, asked.Load())
+		all.Wait()
+		require.NoError(t, h.Unlock(t.Context()))
 	})
 }
 

@@ -17,28 +17,36 @@ import (
 // does not answer, and which requests are in doubt. A lockAttempt and a
 // wantAttempt contain it. Its states are in doc.go.
 type attempt struct {
-	ctx   context.Context // the caller's
-	spec  *Spec
-	cfg   *LockConfig
-	start time.Duration // since the start of the engine's clock
+	ctx    context.Context // the caller's
+	spec   *Spec
+	cfg    *LockConfig
+	start  time.Duration // since the start of the engine's clock
+	caller *caller       // nil without lookers
 
-	bounded   bool        // it may take no longer than cfg.Wait
-	waiting   bool        // it makes more than one try
-	contended bool        // it had to wait
-	over      *time.Timer // timer of a bounded wait
+	bounded    bool        // it may take no longer than cfg.Wait
+	waiting    bool        // it makes more than one try
+	contended  bool        // it had to wait
+	refused    bool        // Redis has refused it
+	confirming bool        // a node that may have been replaced has granted it, and it asks once more
+	over       *time.Timer // timer of a bounded wait
 
-	failing    time.Time // since when Redis has not answered; zero while it does
-	why        error     // the last error instead of a reply
-	backoff    time.Duration
-	left       time.Duration // of the present lease, as the last refusal told; 0 if unknown
-	refused    bool          // Redis has refused it
-	confirming bool          // a node that may have been replaced has granted it, and it asks once more
+	failing time.Time // since when Redis has not answered; zero while it does
+	why     error     // the last error instead of a reply
+	backoff time.Duration
+	left    time.Duration // of the present lease, as the last refusal told; 0 if unknown
 
 	// inDoubt is set while a request may have been granted without the
 	// attempt's knowledge.
 	inDoubt bool
 	doubts  int       // number of such requests
 	until   time.Time // after that none of them can be granted
+}
+
+// A caller is what lookers compare of the context of a call, which they may not ask once
+// the call has returned.
+type caller struct {
+	id   *identity
+	done <-chan struct{}
 }
 
 func newAttempt(ctx context.Context, s *Spec, cfg *LockConfig) (c attempt) {
@@ -48,6 +56,9 @@ func newAttempt(ctx context.Context, s *Spec, cfg *LockConfig) (c attempt) {
 
 func (c *attempt) init(ctx context.Context, s *Spec, cfg *LockConfig) {
 	c.ctx, c.spec, c.cfg, c.start = ctx, s, cfg, time.Since(s.engine.Clock.Start)
+	if len(s.engine.waitings.lookers) > 0 {
+		c.caller = &caller{identityOf(ctx), ctx.Done()}
+	}
 }
 
 // began returns when the attempt began.

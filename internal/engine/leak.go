@@ -21,7 +21,8 @@ const (
 // back. A Hold or a Lease has one if that is wanted.
 type Origin struct {
 	at      place
-	watched bool // it is looked for when it is garbage
+	done    <-chan struct{} // Done of the context with which a Hold was acquired
+	watched bool            // it is looked for when it is garbage
 	// spared is set when it can be given back without the Hold or Permit.
 	spared atomic.Bool
 	// awaited is set when the channel of Lost was asked for. It may be all that a worker
@@ -50,6 +51,12 @@ func (o *Origin) where() string {
 		return ""
 	}
 	return o.at.String()
+}
+
+// under reports whether it was acquired with the context that has this Done channel. A
+// context that cannot be cancelled has none, and may be anybody's.
+func (o *Origin) under(done <-chan struct{}) bool {
+	return o != nil && done != nil && o.done == done
 }
 
 // leaks reports, once, whether it has been forgotten.

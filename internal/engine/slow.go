@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"context"
-	"reflect"
 	"runtime"
 	"strconv"
 	"strings"
@@ -22,8 +20,8 @@ type SlowWait struct {
 type OwnHold struct {
 	ID       string // as Redis shows the holder
 	Acquired string // where: "file.go:12"; empty if it was not noted
-	// Reenters reports that it was acquired with the very context that waits now: by the
-	// same caller, the Context of the hold would re-enter.
+	// Reenters reports that it was acquired with the context that waits now, or with one
+	// that differs only in its values: the Context of the hold would re-enter.
 	Reenters bool
 }
 
@@ -77,17 +75,12 @@ func (e *Engine) ownHolds(c *attempt) (own []OwnHold) {
 		hd.mu.Lock()
 		if hd.key.key == c.spec.Key && len(hd.holds) > 0 {
 			h := hd.holds[0]
-			own = append(own, OwnHold{ID: hd.field, Acquired: h.origin.where(), Reenters: same(h.parent, c.ctx)})
+			own = append(own, OwnHold{ID: hd.field, Acquired: h.origin.where(), Reenters: h.origin.under(c.caller.done)})
 		}
 		hd.mu.Unlock()
 		hd.leave()
 	}
 	return own
-}
-
-// same reports whether a and b are one context, other than one that everybody has.
-func same(a, b context.Context) bool {
-	return a != nil && b != nil && reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b && a != context.Background() && a != context.TODO()
 }
 
 // A place says where a hold was acquired: the callers, innermost first.
@@ -98,6 +91,7 @@ func (h *Hold) setOrigin(o *Origin) {
 	if o == nil {
 		return
 	}
+	o.done = h.parent.Done()
 	h.holding.mu.Lock()
 	h.origin = o
 	h.holding.mu.Unlock()

@@ -113,7 +113,7 @@ func (g *heldUp) texts(waits []waiting) map[HeldKey]string {
 		if time.Since(w.began()) < heldUpAfter {
 			continue
 		}
-		for _, k := range held.in(w.ctx) {
+		for _, k := range held.in(w.caller.id) {
 			switch {
 			case k == (HeldKey{w.spec.Key, w.id}): // it takes it once more
 			case all[k] == nil && len(all) == mostHeldUp:
@@ -162,11 +162,11 @@ type heldBy struct {
 	byHolder map[uint64][]HeldKey // made on demand
 }
 
-// in returns what a caller with ctx holds: by the Holds of which ctx is the Context,
-// or by the holder that it carries.
-func (b *heldBy) in(ctx context.Context) []HeldKey {
+// in returns what a caller holds: by the Holds of which its ctx is the Context, or by
+// the holder that it carries.
+func (b *heldBy) in(id *identity) []HeldKey {
 	all := map[HeldKey]bool{}
-	for id := identityOf(ctx); id != nil; id = id.outer {
+	for ; id != nil; id = id.outer {
 		for _, k := range b.of(id) {
 			all[k] = true
 		}
@@ -186,17 +186,14 @@ func (b *heldBy) of(id *identity) []HeldKey {
 
 // heldByHolders returns what each holder of this client holds.
 func (e *Engine) heldByHolders() map[uint64][]HeldKey {
-	es := &e.holdings
-	es.mu.Lock()
-	all := slices.Collect(maps.Values(es.m))
-	es.mu.Unlock() // the owner of a holding's mu may want es.mu
 	held := map[uint64][]HeldKey{}
-	for _, hd := range all {
+	for _, hd := range e.holdings.all() {
 		hd.mu.Lock()
 		if len(hd.holds) > 0 {
 			held[hd.key.holder] = append(held[hd.key.holder], hd.shownLocked(hd.holds[0].spec))
 		}
 		hd.mu.Unlock()
+		hd.leave()
 	}
 	return held
 }
