@@ -194,8 +194,6 @@ func (e *Engine) checkAcquire(ctx context.Context, s *Spec, cfg *LockConfig) err
 type lockAttempt struct {
 	attempt
 	holder  uint64
-	fresh   bool       // the holder was made for this attempt
-	queues  bool       // its requests ask for a place in the queue
 	place   wait.Place // its first place in a line
 	holding *holding   // its own; nil while it follows others in a line and cannot ask
 	hold    *Hold      // set once it is granted; of another holding if it took one over
@@ -203,6 +201,8 @@ type lockAttempt struct {
 	base    int        // the hold count before the request in doubt
 	voids   int        // number of grants that came too late
 	lates   int        // how many of doubts are for replies that the request came too late
+	fresh   bool       // the holder was made for this attempt
+	queues  bool       // its requests ask for a place in the queue
 	queued  bool       // a request may have got a place in the queue
 	named   bool       // that place may have been a new one, so its label is that of the attempt
 	alone   bool       // requests name no key except that of the lock
