@@ -47,7 +47,8 @@ func New(c *latchkey.Client, name string, opts ...Option) *Job {
 	}
 	e := engine.Of(c)
 	s := &scripts{engine: e, name: name, oneAtATime: cfg.oneAtATime}
-	spec := e.Prepare(&engine.Spec{Kind: "once", Name: name, Key: e.Mapped(names.Runs(name))})
+	key := e.Mapped(names.Runs(name))
+	spec := e.Prepare(&engine.Spec{Kind: "once", Name: name, Key: key, Keys: []string{key, e.Mapped(names.Fire(name, ""))}})
 	return &Job{client: c, engine: e, spec: spec, scripts: s, cfg: cfg}
 }
 

@@ -399,3 +399,20 @@ func panicWith(f func()) (text any) {
 	f()
 	return nil
 }
+
+// The keys of a job are in one slot of a cluster; a name for which they are not is
+// refused.
+func TestCluster(t *testing.T) {
+	rdb := redistest.StartCluster(t, 2).Client(t)
+	c := locktest.NewClient(t, rdb)
+	for _, name := range []string{"report", "{report}", "a b{c}d"} {
+		for _, opts := range [][]once.Option{nil, {once.NoOverlap()}} {
+			job, fire := once.New(c, name, opts...), time.UnixMilli(1_800_000_000_000+int64(len(opts)))
+			require.True(t, do(t, job, fire, nothing))
+			require.False(t, do(t, job, fire, nothing))
+			require.Equal(t, once.Done, last(t, job).Outcome)
+		}
+	}
+	_, err := once.New(c, "a{b").Do(t.Context(), time.Now(), nothing)
+	require.ErrorContains(t, err, "cannot be used in a Redis Cluster")
+}

@@ -109,7 +109,7 @@ type record struct {
 	started, ended time.Time
 	who            engine.Who
 	err            string
-	has            bool // the holder has the lock
+	has            bool // the holder has a lock of the run
 }
 
 // read reads the run of f.
@@ -128,11 +128,11 @@ const mostAtOnce = 100
 func (s *scripts) read(ctx context.Context, spec *engine.Spec, op string, fires []string) (all []record, err error) {
 	e := s.engine
 	err = e.Ask(ctx, op, spec, true, func(ctx context.Context, opts run.Options) error {
-		args := make([]any, run.Head, run.Head+2*len(fires))
+		args := append(make([]any, run.Head, run.Head+1+2*len(fires)), e.Mapped(names.Fire(s.name, "")))
 		for _, f := range fires {
-			args = append(args, e.Mapped(s.lock(f)), e.Mapped(names.Run(s.name, f)))
+			args = append(args, e.Mapped(names.Fire(s.name, f)), e.Mapped(names.Run(s.name, f)))
 		}
-		reply, err := e.Eval(ctx, opts, lua.OnceRead, 2*len(fires), args)
+		reply, err := e.Eval(ctx, opts, lua.OnceRead, len(args)-run.Head, args)
 		if err != nil {
 			return err
 		}

@@ -76,6 +76,10 @@ func Run(job, fire string) string { return Suffixed(job, "latchkey_run") + twin(
 // Runs returns the key of the list of a job's runs.
 func Runs(job string) string { return Suffixed(job, "latchkey_runs") + twin(job) }
 
+// RunsLike returns the pattern, for SCAN, of the keys of Runs for the jobs that match a
+// pattern, empty for all. More keys may match it.
+func RunsLike(pattern string) string { return "*" + pattern + "*:latchkey_runs*" }
+
 // twin distinguishes the keys of "{x}" from those of "x".
 func twin(name string) string {
 	if Twin(name) {

@@ -15,6 +15,7 @@ const (
 	SideQueue               // queue of a fair lock, or one of its companions
 	SideTimeout             // permits that are out, or the lease of a reader
 	SideNote                // a label, a claim and such, which exist only with an object
+	SideRun                 // a run of a job, or the list of its runs
 	SideWakeUps             // Redis channel
 )
 
@@ -54,6 +55,8 @@ var (
 	clientTail = regexp.MustCompile(`:([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(:\d+)?|[A-Z2-7]{26})$`)
 	// runTail matches what follows the name in the keys of a job's runs.
 	runTail = regexp.MustCompile(`:latchkey_run(s(\{\})?|(\{\})?:\d+)$`)
+	// fireTail matches what follows the name in the names of a job's locks.
+	fireTail = regexp.MustCompile(`:latchkey_once(\{\})?(:\d+)?$`)
 	// readerTail matches what follows the name in the key of a reader's lease.
 	readerTail = regexp.MustCompile(`:[^:{}]+:\d+:rwlock_timeout:\d+$`)
 )
@@ -82,16 +85,43 @@ func Owner(key string) (name string, side Side) {
 		return unwrapped(key[:at[0]]), SideTimeout
 	}
 	if at := runTail.FindStringSubmatchIndex(key); at != nil && strings.Contains(key[:at[0]], "{") {
-		if at[4] >= 0 || at[6] >= 0 {
-			return key[:at[0]], SideNote // the job "{x}"
-		}
-		return unwrapped(key[:at[0]]), SideNote
+		return job(key[:at[0]], at[4] >= 0 || at[6] >= 0), SideRun
 	}
 	// A name without braces may end like this too. Only "{name}" is meant.
 	if rest, ok := strings.CutSuffix(key, ":timeout"); ok && strings.Contains(rest, "{") {
 		return unwrapped(rest), SideTimeout
 	}
 	return "", NoSide
+}
+
+// Job returns the job whose list of runs is the key runs. ok is false if it is not that
+// of any job.
+func Job(runs string) (name string, ok bool) {
+	name, side := Owner(runs)
+	return name, side == SideRun && Runs(name) == runs
+}
+
+// JobOf returns the job and the fire to which a lock belongs; the fire is empty if it is
+// the lock for all fires. ok is false if it is not that of any job.
+func JobOf(lock string) (name, fire string, ok bool) {
+	at := fireTail.FindStringSubmatchIndex(lock)
+	if at == nil {
+		return "", "", false
+	}
+	name = job(lock[:at[0]], at[2] >= 0)
+	if at[4] >= 0 {
+		fire = lock[at[4]+1 : at[5]]
+	}
+	return name, fire, name != "" && Fire(name, fire) == lock
+}
+
+// job returns the name of a job, which Suffixed may have put into braces. twin is set
+// if it has braces of its own.
+func job(tagged string, twin bool) string {
+	if !twin && Twin(tagged) {
+		return tagged[1 : len(tagged)-1]
+	}
+	return tagged
 }
 
 // unwrapped removes the braces that Prefixed, Suffixed and Ours have added.

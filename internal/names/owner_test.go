@@ -27,8 +27,8 @@ func TestOwner(t *testing.T) {
 			Claim(name, holder):                                          SideNote,
 			Waits(name, holder):                                          SideNote,
 			Waits(name, holder+":write"):                                 SideNote,
-			Run(name, "1800000000000"):                                   SideNote,
-			Runs(name):                                                   SideNote,
+			Run(name, "1800000000000"):                                   SideRun,
+			Runs(name):                                                   SideRun,
 			Suffixed(name, "timeout"):                                    SideTimeout,
 			Suffixed(name, holder) + ":rwlock_timeout:2":                 SideTimeout,
 			Prefixed("redisson_lock__channel", name):                     SideWakeUps,
@@ -59,5 +59,38 @@ func TestOwner(t *testing.T) {
 		name, side := Owner(key)
 		assert.Empty(t, name, key)
 		assert.Equal(t, NoSide, side, key)
+	}
+}
+
+// The keys of a job lead back to it, whatever its name.
+func TestJob(t *testing.T) {
+	const fire = "1800000000000"
+	for _, job := range []string{
+		"report", "{report}", "a b{c}d", "{a}{}", "{}", "{}}", "x}", "x{", "{x", "a{}", "{a}b{}", ":latchkey_runs", "{x}:latchkey_runs", "{x}:latchkey_once:1",
+		"{x}:latchkey_runs{}", "two\nlines", "\xff", "1",
+	} {
+		name, ok := Job(Runs(job))
+		assert.True(t, ok, job)
+		assert.Equal(t, job, name)
+		owner, side := Owner(Run(job, fire))
+		assert.Equal(t, job, owner)
+		assert.Equal(t, SideRun, side)
+		for _, f := range []string{fire, ""} {
+			name, at, ok := JobOf(Fire(job, f))
+			assert.True(t, ok, job)
+			assert.Equal(t, job, name)
+			assert.Equal(t, f, at)
+		}
+		if CheckSlots(job, []string{job, Runs(job)}) == nil {
+			assert.Equal(t, Slot(job), Slot(Fire(job, fire)), job)
+		}
+	}
+	for _, key := range []string{"", "latchkey_runs", ":latchkey_runs", "report:latchkey_runs", "app:{x}:latchkey_runs{}", Run("report", fire)} {
+		_, ok := Job(key)
+		assert.False(t, ok, key)
+	}
+	for _, key := range []string{"", ":latchkey_once", "report:latchkey_once:1", "{report}:latchkey_once:", Runs("report")} {
+		_, _, ok := JobOf(key)
+		assert.False(t, ok, key)
 	}
 }
