@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -32,18 +33,19 @@ func (c *connection) offer(f func(ctx context.Context, s *session) ([]string, er
 
 // completeName offers the names of objects as the first argument.
 func (c *connection) completeName(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	return c.offerNames(args, func(ctx context.Context, s *session) ([]string, error) {
+		return object.Beginning(begun).Find(ctx, s.rdb)
+	})
+}
+
+// offerNames offers the names that find returns as the first argument.
+func (c *connection) offerNames(args []string, find func(ctx context.Context, s *session) ([]string, error)) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return c.offer(func(ctx context.Context, s *session) ([]string, error) {
-		names, err := object.Beginning(begun).Find(ctx, s.rdb)
-		var all []string
-		for _, name := range names {
-			if safeWord(name) {
-				all = append(all, name)
-			}
-		}
-		return all, err
+		names, err := find(ctx, s)
+		return slices.DeleteFunc(names, func(name string) bool { return !safeWord(name) }), err
 	})
 }
 

@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -155,10 +153,7 @@ func readExplained(ctx context.Context, client *latchkey.Client, name string) (*
 	for i, h := range info.Holders {
 		holder := explainedHolder{Holder: shown.Holders[i], Waits: []explainedWait{}, info: h}
 		for _, w := range waits[h.ID] {
-			wait := explainedWait{Kind: w.Kind, Name: w.Key, WaitedMs: max(info.At.Sub(w.Since), 0).Milliseconds(), name: w.Key}
-			if !utf8.ValidString(w.Key) {
-				wait.NameBytes = base64.StdEncoding.EncodeToString([]byte(w.Key))
-			}
+			wait := explainedWait{Kind: w.Kind, Name: w.Key, NameBytes: object.Bytes(w.Key), WaitedMs: max(info.At.Sub(w.Since), 0).Milliseconds(), name: w.Key}
 			holder.Waits = append(holder.Waits, wait)
 		}
 		o.Holders = append(o.Holders, holder)

@@ -34,11 +34,11 @@ line makes no sense; 69 Redis cannot be reached, or refuses.`,
 	conn.Register(root.PersistentFlags())
 	// -h is the host, as in redis-cli, so help has no shorthand.
 	root.PersistentFlags().Bool("help", false, "show the help of a command")
-	run, acquire := newRun(conn), newAcquire(conn)
-	root.AddCommand(run, acquire, newExtend(conn), newRelease(conn), newLs(conn), newTop(conn), newShow(conn), newWaiters(conn), newExplain(conn), newForceUnlock(conn), newSem(conn), newLatch(conn),
+	run, acquire, jobs := newRun(conn), newAcquire(conn), newJobs(conn)
+	root.AddCommand(run, acquire, newExtend(conn), newRelease(conn), newLs(conn), newTop(conn), newShow(conn), newWaiters(conn), newExplain(conn), jobs, newForceUnlock(conn), newSem(conn), newLatch(conn),
 		newDoctor(conn), bench.Command(&conn.Flags), demo.Command(&conn.Flags), newVersion())
 	for _, cmd := range leaves(root) {
-		if cmd != run && cmd != acquire { // these have flock's -n
+		if cmd != run && cmd != acquire && cmd != jobs { // these have an -n of their own
 			conn.DBShorthand(cmd)
 		}
 	}

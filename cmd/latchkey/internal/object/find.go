@@ -46,10 +46,15 @@ var kindNames = []string{
 
 // Register adds the flags that select what is listed.
 func (f *Finder) Register(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.match, "match", "", "only names that match the `PATTERN`: * ? [a-z], as in Redis")
+	f.RegisterMatch(cmd)
 	cmd.Flags().StringSliceVar(&f.kinds, "kind", nil, "only these `KINDS`: "+strings.Join(kindNames, ", "))
 	cmd.Flags().BoolVarP(&f.all, "all", "A", false, "also integers that may be semaphores or latches, and free locks with a token")
 	_ = cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(kindNames, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// RegisterMatch adds the flag that selects names.
+func (f *Finder) RegisterMatch(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.match, "match", "", "only names that match the `PATTERN`: * ? [a-z], as in Redis")
 }
 
 // Check checks the flags.
@@ -70,6 +75,34 @@ const scanCount = 1000
 
 // Find returns the names of the objects, sorted.
 func (f *Finder) Find(ctx context.Context, rdb redis.UniversalClient) ([]string, error) {
+	return f.find(ctx, rdb, func(ctx context.Context, node *redis.Client) error {
+		pattern := ""
+		if f.match != "" {
+			pattern = "*" + f.match + "*" // side keys have text around the name
+		}
+		// It asks about the keys through rdb, because a key whose slot is being moved
+		// may have another node by then.
+		err := f.scan(ctx, node, pattern, "", func(keys []string) error { return f.look(ctx, rdb, keys) })
+		return errors.Join(err, f.listen(ctx, node))
+	})
+}
+
+// Jobs returns the names of the jobs of package once that have runs, sorted.
+func (f *Finder) Jobs(ctx context.Context, rdb redis.UniversalClient) ([]string, error) {
+	return f.find(ctx, rdb, func(ctx context.Context, node *redis.Client) error {
+		return f.scan(ctx, node, names.RunsLike(f.match), "zset", func(keys []string) error {
+			for _, key := range keys {
+				if name, ok := names.Job(key); ok {
+					f.add(name)
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// find runs look for each server that has keys, and returns the names that it adds.
+func (f *Finder) find(ctx context.Context, rdb redis.UniversalClient, look func(context.Context, *redis.Client) error) ([]string, error) {
 	// The end of ctx closes the connections, because go-redis would wait for a
 	// silent server.
 	defer context.AfterFunc(ctx, func() { _ = rdb.Close() })()
@@ -80,7 +113,7 @@ func (f *Finder) Find(ctx context.Context, rdb redis.UniversalClient) ([]string,
 				return err
 			}
 		}
-		return errors.Join(f.scan(ctx, rdb, node), f.listen(ctx, node))
+		return look(ctx, node)
 	})
 	return slices.Sorted(maps.Keys(f.names)), err
 }
@@ -133,19 +166,14 @@ func eachNode(ctx context.Context, rdb redis.UniversalClient, f func(context.Con
 	return errors.New("this kind of client is not for the command")
 }
 
-// scan reads the keys of node. It asks about them through rdb, because a key
-// whose slot is being moved may have another node by then.
-func (f *Finder) scan(ctx context.Context, rdb redis.UniversalClient, node *redis.Client) error {
-	pattern := ""
-	if f.match != "" {
-		pattern = "*" + f.match + "*" // side keys have text around the name
-	}
+// scan reads the keys of node that match a pattern, of a type unless that is empty.
+func (f *Finder) scan(ctx context.Context, node *redis.Client, pattern, kind string, look func(keys []string) error) error {
 	for cursor := uint64(0); ; {
-		keys, next, err := node.Scan(ctx, cursor, pattern, scanCount).Result()
+		keys, next, err := node.ScanType(ctx, cursor, pattern, scanCount, kind).Result()
 		if err != nil {
 			return err
 		}
-		if err := f.look(ctx, rdb, keys); err != nil {
+		if err := look(keys); err != nil {
 			return err
 		}
 		f.keys.Add(int64(len(keys)))
@@ -200,6 +228,7 @@ func (f *Finder) look(ctx context.Context, rdb redis.UniversalClient, keys []str
 			if f.all {
 				f.add(name)
 			}
+		case names.SideRun: // its lock is found by itself
 		default:
 			f.add(name)
 		}
@@ -312,7 +341,20 @@ const lookers = 8
 // Objects returns the objects with the given names that are to be listed, in
 // order. It leaves out names that turn out to be no object.
 func (f *Finder) Objects(ctx context.Context, client *latchkey.Client, names []string) ([]*Object, error) {
-	all := make([]*Object, len(names))
+	all, err := Each(ctx, names, func(ctx context.Context, name string) (*Object, error) {
+		info, err := client.Info(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		return New(info), nil
+	})
+	return slices.DeleteFunc(all, func(o *Object) bool { return o == nil || !f.wanted(o) }), err
+}
+
+// Each calls f for each name, several at a time, and returns the results in order. One
+// that is of another type in Redis than its name says has none.
+func Each[T any](ctx context.Context, names []string, f func(context.Context, string) (T, error)) ([]T, error) {
+	all := make([]T, len(names))
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var next atomic.Int64
@@ -320,14 +362,14 @@ func (f *Finder) Objects(ctx context.Context, client *latchkey.Client, names []s
 	for range min(lookers, len(names)) {
 		wg.Go(func() {
 			for i := next.Add(1) - 1; int(i) < len(names); i = next.Add(1) - 1 {
-				info, err := client.Info(ctx, names[i])
+				got, err := f(ctx, names[i])
 				switch {
 				case errors.Is(err, latchkey.ErrKeyConflict):
 				case err != nil:
 					cancel(err)
 					return
 				default:
-					all[i] = New(info)
+					all[i] = got
 				}
 			}
 		})
@@ -336,5 +378,5 @@ func (f *Finder) Objects(ctx context.Context, client *latchkey.Client, names []s
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(all, func(o *Object) bool { return o == nil || !f.wanted(o) }), nil
+	return all, nil
 }

@@ -2,6 +2,7 @@
 package object
 
 import (
+	"cmp"
 	"encoding/base64"
 	"strconv"
 	"strings"
@@ -63,24 +64,31 @@ const KindFree = "free"
 func New(info latchkey.Info) *Object {
 	o := &Object{
 		Name: info.Name, Kind: kindText(info.Kind), Listeners: info.Listeners, LeaseMs: millis(info.Lease),
-		Token: info.Token, Count: info.Count, At: instant(info.At),
-		Holders: []Holder{}, Waiters: []Waiter{}, Beside: About(info.Name), info: info,
+		Token: info.Token, Count: info.Count, At: Instant(info.At),
+		Holders: []Holder{}, Waiters: []Waiter{}, Beside: cmp.Or(About(info.Name), ofJob(info.Name)), info: info,
 	}
-	if !utf8.ValidString(info.Name) {
-		o.NameBytes = base64.StdEncoding.EncodeToString([]byte(info.Name))
-	}
+	o.NameBytes = Bytes(info.Name)
 	for _, h := range info.Holders {
 		o.Holders = append(o.Holders, Holder{
-			ID: h.ID, Label: h.Label, Host: h.Host, PID: h.PID, Since: instant(h.Since), Ended: instant(h.Ended), Count: h.Count,
+			ID: h.ID, Label: h.Label, Host: h.Host, PID: h.PID, Since: Instant(h.Since), Ended: Instant(h.Ended), Count: h.Count,
 			LeaseMs: millis(h.Lease), Mode: h.Mode, Value: h.Value,
 		})
 	}
 	for _, w := range info.Waiters {
 		o.Waiters = append(o.Waiters, Waiter{
-			ID: w.ID, Label: w.Label, Host: w.Host, PID: w.PID, Since: instant(w.Since), Deadline: instant(w.Deadline),
+			ID: w.ID, Label: w.Label, Host: w.Host, PID: w.PID, Since: Instant(w.Since), Deadline: Instant(w.Deadline),
 		})
 	}
 	return o
+}
+
+// Bytes returns in base64 the bytes of a name that JSON cannot have, because it is not
+// UTF-8; empty for any other name.
+func Bytes(name string) string {
+	if utf8.ValidString(name) {
+		return ""
+	}
+	return base64.StdEncoding.EncodeToString([]byte(name))
 }
 
 // NewCounted is New for a name whose number is known to count what word says.
@@ -105,8 +113,8 @@ func millis(d time.Duration) int64 {
 	return d.Milliseconds()
 }
 
-// instant formats a time for programs; empty if it is unknown.
-func instant(t time.Time) string {
+// Instant formats a time for programs; empty if it is unknown.
+func Instant(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
@@ -160,8 +168,8 @@ func (o *Object) Who() string {
 	return strconv.Itoa(len(o.info.Holders)) + noun
 }
 
-// process describes the process that set a label; "-" if it is unknown.
-func process(host string, pid int) string {
+// Process describes the process that set a label; "-" if it is unknown.
+func Process(host string, pid int) string {
 	if host == "" {
 		return "-"
 	}

@@ -69,7 +69,7 @@ func (o *Object) holderTable() *text.Table {
 			mode = h.Value
 		}
 		t.Add(text.Name(h.ID), text.OrDash(text.Phrase(mode)), strconv.Itoa(h.Count), held(h, o.info.At), text.Lease(h.Lease),
-			text.OrDash(text.Phrase(h.Label)), process(h.Host, h.PID))
+			text.OrDash(text.Phrase(h.Label)), Process(h.Host, h.PID))
 	}
 	return t
 }
@@ -82,7 +82,7 @@ func (o *Object) waiterTable() *text.Table {
 			deadline = text.Span(w.Deadline.Sub(o.info.At))
 		}
 		t.Add(strconv.Itoa(i+1), text.OrDash(text.Phrase(w.ID)), text.Since(w.Since, o.info.At), deadline,
-			text.OrDash(text.Phrase(w.Label)), process(w.Host, w.PID))
+			text.OrDash(text.Phrase(w.Label)), Process(w.Host, w.PID))
 	}
 	return t
 }

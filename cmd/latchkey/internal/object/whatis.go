@@ -3,7 +3,9 @@ package object
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
@@ -24,10 +26,25 @@ func About(name string) string {
 		return "a part of " + of + ", with leases"
 	case names.SideNote:
 		return "a note of latchkey about " + of
+	case names.SideRun:
+		return "a note of latchkey about runs of the job " + of
 	case names.SideWakeUps:
 		return "the Redis channel of " + of
 	}
 	return ""
+}
+
+// ofJob describes the lock of a job. It returns "" for any other name.
+func ofJob(name string) string {
+	job, fire, ok := names.JobOf(name)
+	switch ms, err := strconv.ParseInt(fire, 10, 64); {
+	case !ok:
+		return ""
+	case err != nil:
+		return "the lock of the job " + text.Name(job)
+	default:
+		return "the lock of the job " + text.Name(job) + " for " + text.Instant(time.UnixMilli(ms))
+	}
 }
 
 // kindTexts are the kinds in words.

@@ -99,6 +99,10 @@ func Since(at, now time.Time) string {
 	return Span(now.Sub(at))
 }
 
+// Instant formats a time as RFC 3339 has it, in the zone of the caller and with
+// milliseconds if there are any.
+func Instant(at time.Time) string { return at.Local().Format("2006-01-02T15:04:05.999Z07:00") }
+
 // OrDash returns text, or "-" if it is empty.
 func OrDash(text string) string {
 	if text == "" {
