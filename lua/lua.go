@@ -356,8 +356,11 @@ var (
 	LabelEnded = newScript("label/ended", labelEnded)
 )
 
-// The scripts of jobs that run once for each fire.
+// The scripts of jobs that run once for each fire. Those that write begin with a
+// common part.
 var (
+	//go:embed once/note.lua
+	onceNote string
 	//go:embed once/begin.lua
 	onceBegin string
 	//go:embed once/finish.lua
@@ -368,9 +371,9 @@ var (
 	onceRead string
 
 	// OnceBegin begins a run; see once/begin.lua.
-	OnceBegin = newScript("once/begin", onceBegin)
+	OnceBegin = newScript("once/begin", onceNote+onceBegin)
 	// OnceFinish notes how a run has ended; see once/finish.lua.
-	OnceFinish = newScript("once/finish", onceFinish)
+	OnceFinish = newScript("once/finish", onceNote+onceFinish)
 	// OnceList reads which fires were run last; see once/list.lua.
 	OnceList = newReader("once/list", onceList)
 	// OnceRead reads runs; see once/read.lua.

@@ -3,7 +3,7 @@
 --
 -- Cost: O(n) for n of ARGV[1], at most 1,000, about 0.3 ms.
 --
--- KEYS[1]  the list of runs, as in once/begin
+-- KEYS[1]  the list of runs, as in once/note
 -- ARGV[1]  how many
 --
 -- Returns the fires, ms since the epoch, the last to be written last

@@ -3,7 +3,8 @@
 -- Cost: O(n) for n runs, at most 100, about 0.3 ms.
 --
 -- KEYS[1]      the lock of the job
--- KEYS[2...]   for each run the lock of its fire, and the run, as in once/begin
+-- KEYS[2...]   for each run the lock of its fire, as in once/begin, and the run, as in
+--              once/note
 --
 -- Returns {server ms, {state, attempt, started, ended, who, error, has}, ...}
 --         what a run has not is ''; the state is '' where there is no run; has is '1'
