@@ -29,7 +29,7 @@ var importLevels = map[string]int{
 	"internal/async": 5,
 	"rlock":          6, "fairlock": 6, "rwlock": 6, "semaphore": 6,
 	"permitsemaphore": 6, "countdownlatch": 6, "multilock": 6,
-	"once": 7,
+	"once": 7, "elect": 7,
 }
 
 // testPackages are the packages, with all below them, that users never link

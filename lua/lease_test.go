@@ -58,6 +58,8 @@ func leasedScripts() []leased {
 	ran := func(state string) [][]any {
 		return both(hash("run", "state", state, "attempt", 1, "holder", "me"), ends("run"), []any{"ZADD", "runs", 1, 1000}, ends("runs"))
 	}
+	led := both(hash("lock", "me", 1), ends("lock"), hash("record", "holder", "me", "term", 5, "since", 7), ends("record"))
+	offered := append(slices.Clone(led), hash("record", "next", "you", "nonce", "n"))
 	held := both(hash("lock", "me", 1), ends("lock"))
 	twice := both(hash("lock", "me", 2), ends("lock"))
 	other := both(hash("lock", "you:1", 1), ends("lock"))
@@ -179,6 +181,14 @@ func leasedScripts() []leased {
 		{"again", lua.OnceBegin, fire, append(slices.Clone(held), ran("failed")...), fixed("me", 1000, 2, long, 0, "who"), nil},
 		{"done", lua.OnceFinish, fire, append(slices.Clone(held), ran("running")...), fixed("me", 1000, "done", "", long), nil},
 		{"failed", lua.OnceFinish, fire, append(slices.Clone(held), ran("running")...), fixed("me", 1000, "failed", "why", long), nil},
+
+		{"first", lua.ElectBegin, []string{"lock", "record"}, held, fixed("me", 5, "id", "value", "who", long, "channel", "PUBLISH"), nil},
+		{"next", lua.ElectBegin, []string{"lock", "record"}, offered, fixed("me", 6, "id", "value", "who", long, "channel", "PUBLISH"), nil},
+		{"again", lua.ElectBegin, []string{"lock", "record"}, led, fixed("me", 5, "id", "value", "who", long, "channel", "PUBLISH"), nil},
+		{"offered", lua.ElectOffer, []string{"lock", "record"}, led, fixed("me", "n", "you", "channel", "PUBLISH"), nil},
+		{"withdrawn", lua.ElectOffer, []string{"lock", "record"}, offered, fixed("me", "n", "", "channel", "PUBLISH"), nil},
+		{"accepted", lua.ElectAccept, []string{"lock", "record"}, offered, fixed("other", "n", 1, "channel", "PUBLISH"), nil},
+		{"taken back", lua.ElectAccept, []string{"lock", "record"}, append(slices.Clone(offered), hash("record", "accepted", "other")), fixed("other", "n", 0, "channel", "PUBLISH"), nil},
 	}
 }
 

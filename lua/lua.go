@@ -356,6 +356,31 @@ var (
 	LabelEnded = newScript("label/ended", labelEnded)
 )
 
+// The scripts of elections.
+var (
+	//go:embed elect/begin.lua
+	electBegin string
+	//go:embed elect/read.lua
+	electRead string
+	//go:embed elect/offer.lua
+	electOffer string
+	//go:embed elect/accept.lua
+	electAccept string
+	//go:embed elect/tell.lua
+	electTell string
+
+	// ElectBegin begins a term; see elect/begin.lua.
+	ElectBegin = newScript("elect/begin", electBegin)
+	// ElectRead reads who leads; see elect/read.lua.
+	ElectRead = newReader("elect/read", electRead)
+	// ElectOffer offers the lead to a candidate; see elect/offer.lua.
+	ElectOffer = newScript("elect/offer", electOffer)
+	// ElectAccept accepts such an offer; see elect/accept.lua.
+	ElectAccept = newScript("elect/accept", electAccept)
+	// ElectTell tells that a term has ended; see elect/tell.lua.
+	ElectTell = newScript("elect/tell", electTell)
+)
+
 // The scripts of jobs that run once for each fire. Those that write begin with a
 // common part.
 var (

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -460,12 +461,17 @@ var errNoAnswer = errors.New("no answer from Redis within the wait")
 func (e *Engine) lease(cfg *LockConfig) time.Duration {
 	d := cfg.Lease
 	if d == 0 {
-		d = e.cfg.WatchdogTimeout
+		d = e.renewed(cfg)
 		if cfg.MaxHold > 0 {
 			d = min(d, cfg.MaxHold)
 		}
 	}
 	return d.Truncate(time.Millisecond)
+}
+
+// renewed returns the lease that the watchdog renews under cfg.
+func (e *Engine) renewed(cfg *LockConfig) time.Duration {
+	return cmp.Or(cfg.Renewed, e.cfg.WatchdogTimeout)
 }
 
 func (c *lockAttempt) lease() time.Duration {

@@ -31,7 +31,7 @@ func (c *lockAttempt) renewed() bool {
 // counted in, and neither after a hand-over.
 func (h *Hold) handOver() bool {
 	e, hd, s := h.holding.engine, h.holding, h.spec
-	if !e.handsOn(s, hd.slice) || !e.lines.Waits(s.Line) || !hd.canBeTakenOver(s) {
+	if !e.handsOn(s, hd.slice) || !e.lines.Waits(s.Line) || !hd.canBeTakenOver(s, e.renewed(h.cfg)) {
 		return false
 	}
 	for {
@@ -40,7 +40,7 @@ func (h *Hold) handOver() bool {
 			return false
 		}
 		c, own := next.attempt, next.attempt.holding
-		if !c.fresh || !c.renewed() {
+		if !c.fresh || !c.renewed() || c.lease() != e.renewed(h.cfg) {
 			next.Cancel()
 			own.unlockOps()
 			return false
@@ -66,9 +66,9 @@ func (h *Hold) handOver() bool {
 }
 
 // canBeTakenOver reports whether a waiter can take over hd, which nobody uses
-// now. The holding must do exactly what the waiter asks for, and no request of
+// now, with the lease full. The holding must do exactly what the waiter asks for, and no request of
 // the previous Hold may still arrive. The caller has ops.
-func (hd *holding) canBeTakenOver(s *Spec) bool {
+func (hd *holding) canBeTakenOver(s *Spec, full time.Duration) bool {
 	now := time.Now()
 	hd.mu.Lock()
 	settled := hd.acquireInDoubtUntil.IsZero() && hd.extends == 0 && !now.Before(hd.extended)
@@ -81,7 +81,7 @@ func (hd *holding) canBeTakenOver(s *Spec) bool {
 	}
 	// A renewal that is due would find another Hold each time and renew none.
 	// And no waiter gets a longer lease than it asked for.
-	left, full := hd.left.Remaining(hd.engine.now()), hd.engine.cfg.WatchdogTimeout
+	left := hd.left.Remaining(hd.engine.now())
 	return left >= full*2/3 && left <= full
 }
 

@@ -110,7 +110,7 @@ func TestExtendAnsweredAsTheHoldIsGivenUp(t *testing.T) {
 		require.NoError(t, err)
 		close(scripts.goOn)
 		require.ErrorIs(t, <-extended, ErrNotHeld)
-		require.False(t, hd.canBeTakenOver(s))
-		require.NoError(t, h.giveBack(t.Context(), target, trusted))
+		require.False(t, hd.canBeTakenOver(s, 30*time.Second))
+		require.NoError(t, h.giveBack(t.Context(), target, trusted, nil))
 	})
 }

@@ -158,7 +158,7 @@ func (hd *holding) planLocked(now time.Time) watchdog.Plan {
 		if h.cfg.Lease > 0 || h.forsaken {
 			continue
 		}
-		plan.Lease = hd.engine.cfg.WatchdogTimeout
+		plan.Lease = max(plan.Lease, hd.engine.renewed(h.cfg))
 		if h.cfg.MaxHold == 0 {
 			limited = false
 			continue

@@ -40,6 +40,16 @@ func WithHold(ctx context.Context, h Held) context.Context {
 	return context.WithValue(ctx, identityKey{}, &identity{outer: identityOf(ctx), hold: h})
 }
 
+// WithoutHolder returns a context in which each acquire has a fresh holder.
+func WithoutHolder(ctx context.Context) context.Context {
+	return context.WithValue(ctx, identityKey{}, (*identity)(nil))
+}
+
+// ContextFor returns h's Context, as if h had been acquired under the identities of ctx.
+func ContextFor(ctx context.Context, h Held) context.Context {
+	return context.WithValue(h.Context(), identityKey{}, &identity{outer: identityOf(ctx), hold: h})
+}
+
 // HolderFrom returns the holder that WithHolder put into ctx.
 func HolderFrom(ctx context.Context) (uint64, bool) {
 	for id := identityOf(ctx); id != nil; id = id.outer {

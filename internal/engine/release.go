@@ -18,11 +18,23 @@ const returnBound = time.Second
 // the unlock timeout.
 func (h *Hold) Unlock(ctx context.Context) error {
 	e := h.holding.engine
-	return h.unlock(run.Detached(ctx, e.cfg.UnlockTimeout))
+	return h.unlock(run.Detached(ctx, e.cfg.UnlockTimeout), nil)
 }
 
-// unlock is Unlock within bounded.
-func (h *Hold) unlock(bounded context.Context) error {
+// PassTo is Unlock, except that the given holder, as Redis shows it, has the lock
+// afterwards, with a lease of its own that nobody renews yet. That holder acquires the
+// lock again to hold it, with the token that was taken for it here.
+func (h *Hold) PassTo(ctx context.Context, holder string, lease time.Duration) error {
+	e := h.holding.engine
+	to := &Request{Holder: holder, Count: 1, Lease: lease}
+	if h.spec.Fenced {
+		to.Tokens = 1
+	}
+	return h.unlock(run.Detached(ctx, e.cfg.UnlockTimeout), to)
+}
+
+// unlock is Unlock within bounded, or PassTo.
+func (h *Hold) unlock(bounded context.Context, to *Request) error {
 	e, hd := h.holding.engine, h.holding
 	if !e.gate.Enter() {
 		return h.closedErr("unlock")
@@ -54,11 +66,11 @@ func (h *Hold) unlock(bounded context.Context) error {
 		hd.unlockOps()
 		return e.Wrap("unlock", h.spec, err)
 	}
-	if handed = target == 0 && trusted && h.handOver(); handed {
+	if handed = to == nil && target == 0 && trusted && h.handOver(); handed {
 		e.cfg.Hooks.released(h.spec, h.since)
 		return nil
 	}
-	err = h.giveBack(bounded, target, trusted)
+	err = h.giveBack(bounded, target, trusted, to)
 	if Done(err) && target == 0 {
 		hd.resolve(h.spec)
 	}
@@ -183,9 +195,9 @@ func (r *Return) lingerFor(hd *holding, s *Spec) {
 	}
 }
 
-// giveBack sends the release. The caller has the holding's ops, which giveBack
-// releases.
-func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
+// giveBack sends the release; at 0, to is the holder who has the lock then, or nil. The
+// caller has the holding's ops, which giveBack releases.
+func (h *Hold) giveBack(ctx context.Context, target int, trusted bool, to *Request) error {
 	e, hd, s := h.holding.engine, h.holding, h.spec
 	ret := &h.ret
 	*ret = Return{Holder: hd.field, Count: target, Label: hd.tag(), acked: e.cfg.Acks.Releases}
@@ -197,7 +209,10 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool) error {
 	var acts time.Time // until when a request without a reply may take effect
 	kept := false      // the request that was executed did not remove the label
 	// Only an ordinary release, or that of a queue, removes a label.
-	heirs := target == 0 && ret.Linger == 0 && (s.Queue != nil || ret.Label == "")
+	heirs := to == nil && target == 0 && ret.Linger == 0 && (s.Queue != nil || ret.Label == "")
+	if target == 0 {
+		ret.Heir = to
+	}
 	maybe := !trusted // an earlier request may have been executed
 	retry := e.NewRetrier(e.cfg.UnlockTimeout)
 	for {
@@ -376,7 +391,7 @@ func (e *Engine) UnlockHolder(ctx context.Context, s *Spec) error {
 			for h := hd.latest(); h != nil; h = hd.latest() {
 				// If another goroutine of the holder has just given that one
 				// back, it is the turn of the one before it.
-				if err := h.unlock(bounded); !errors.Is(err, ErrNotHeld) || errors.Is(err, ErrLeaseLost) {
+				if err := h.unlock(bounded, nil); !errors.Is(err, ErrNotHeld) || errors.Is(err, ErrLeaseLost) {
 					return err
 				}
 			}
@@ -445,7 +460,7 @@ func (e *Engine) releaseAll(ctx context.Context) error {
 			for h := range queue {
 				err := h.holding.lockOps(ctx)
 				if err == nil {
-					err = h.giveBack(ctx, 0, true)
+					err = h.giveBack(ctx, 0, true, nil)
 				}
 				if err != nil && !errors.Is(err, ErrNotHeld) {
 					mu.Lock()

@@ -210,9 +210,13 @@ func (e *Engine) Prepare(s *Spec) *Spec {
 	return s
 }
 
+// Unusable returns why s cannot be used on this server, or nil.
+func (s *Spec) Unusable() error { return s.err }
+
 // LockConfig is the result of the options of one acquire.
 type LockConfig struct {
 	Lease   time.Duration // 0: renewed by the watchdog
+	Renewed time.Duration // the lease that the watchdog renews; 0: the client's
 	Waits   bool          // Wait is set
 	Wait    time.Duration
 	MaxHold time.Duration

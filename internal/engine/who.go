@@ -30,6 +30,9 @@ var thisHost = sync.OnceValue(func() string {
 	return strings.Join(strings.Fields(name), "_")
 })
 
+// ThisHost returns the name of the machine as one word.
+func ThisHost() string { return thisHost() }
+
 // who describes a holder or waiter of this process.
 func (e *Engine) who(label string, since time.Time) Who {
 	return Who{Label: label, Host: thisHost(), PID: os.Getpid(), Since: e.Clock.At(since)}

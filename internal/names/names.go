@@ -80,6 +80,17 @@ func Runs(job string) string { return Suffixed(job, "latchkey_runs") + twin(job)
 // pattern, empty for all. More keys may match it.
 func RunsLike(pattern string) string { return "*" + pattern + "*:latchkey_runs*" }
 
+// Election returns the name of the lock of an election, as a user would name it. It is
+// in the slot of the election's other key.
+func Election(name string) string { return Suffixed(name, "latchkey_elect") + twin(name) }
+
+// Leader returns the key of the record of an election's leader.
+func Leader(name string) string { return Suffixed(name, "latchkey_leader") + twin(name) }
+
+// LeaderChannel returns the Redis channel of an election, on which is told that the
+// record has changed. Who may wait for locks of that name may use it.
+func LeaderChannel(name string) string { return Prefixed("redisson_lock__channel", Leader(name)) }
+
 // twin distinguishes the keys of "{x}" from those of "x".
 func twin(name string) string {
 	if Twin(name) {

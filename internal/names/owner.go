@@ -57,6 +57,9 @@ var (
 	runTail = regexp.MustCompile(`:latchkey_run(s(\{\})?|(\{\})?:\d+)$`)
 	// fireTail matches what follows the name in the names of a job's locks.
 	fireTail = regexp.MustCompile(`:latchkey_once(\{\})?(:\d+)?$`)
+	// leaderTail matches what follows the name in the key of an election's record, and
+	// in its Redis channel.
+	leaderTail = regexp.MustCompile(`:latchkey_leader(\{\})?$`)
 	// readerTail matches what follows the name in the key of a reader's lease.
 	readerTail = regexp.MustCompile(`:[^:{}]+:\d+:rwlock_timeout:\d+$`)
 )
@@ -68,6 +71,13 @@ var (
 func Owner(key string) (name string, side Side) {
 	if rest, ok := strings.CutPrefix(key, latchChannel); ok && strings.HasSuffix(rest, "}") {
 		return rest[:len(rest)-1], SideWakeUps
+	}
+	if at := leaderTail.FindStringSubmatchIndex(key); at != nil && strings.Contains(key[:at[0]], "{") {
+		name, _ := strings.CutPrefix(key[:at[0]], "redisson_lock__channel:")
+		if at[2] >= 0 {
+			return name, SideNote // the election "{x}"
+		}
+		return unwrapped(name), SideNote
 	}
 	for _, s := range sides {
 		rest, ok := strings.CutPrefix(key, s.prefix+":")

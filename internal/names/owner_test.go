@@ -29,6 +29,8 @@ func TestOwner(t *testing.T) {
 			Waits(name, holder+":write"):                                 SideNote,
 			Run(name, "1800000000000"):                                   SideRun,
 			Runs(name):                                                   SideRun,
+			Leader(name):                                                 SideNote,
+			LeaderChannel(name):                                          SideNote,
 			Suffixed(name, "timeout"):                                    SideTimeout,
 			Suffixed(name, holder) + ":rwlock_timeout:2":                 SideTimeout,
 			Prefixed("redisson_lock__channel", name):                     SideWakeUps,

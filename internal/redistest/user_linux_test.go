@@ -32,6 +32,7 @@ var noUser = map[string]string{
 	"client_test.go TestRingIsUnsupported":                 "nothing is sent",
 	"fips_test.go useAll":                                  "a process of its own, without a server of this package",
 	"fuzz_options_test.go FuzzOptions":                     "nothing is sent",
+	"elect/example_test.go newClient":                      "in memory",
 	"fuzz_replies_test.go FuzzReplies":                     "nothing is sent",
 	"hooks_test.go TestHooksSeeEverything":                 "it is the user's, with a hook",
 	"label_test.go TestLabelGoesWithThePermit":             "in memory",

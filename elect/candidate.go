@@ -1,0 +1,166 @@
+package elect
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/engine"
+)
+
+// A candidate is a Run.
+type candidate struct {
+	*Election
+	member   *member
+	resigned int64       // the term that it has resigned, or 0
+	aside    atomic.Bool // it waits for another leader
+	place    *place      // what it has accepted, or nil
+}
+
+// A place is a holder for which a candidate has accepted the lead. The leader passes
+// the lock to it.
+type place struct {
+	nonce string
+	n     uint64 // number of the holder
+	id    string // the holder as Redis shows it
+}
+
+// A grant is a hold of the lock, and what ends its context.
+type grant struct {
+	hold *latchkey.Hold
+	err  error
+	stop context.CancelFunc
+}
+
+func newCandidate(e *Election) *candidate {
+	c := &candidate{Election: e}
+	c.member = e.scripts.join(false, func(st *state) bool { return st.next == e.cfg.identity || c.aside.Load() })
+	return c
+}
+
+// standAside is how long a candidate that has resigned leaves the lead to others.
+const standAside = time.Second
+
+// campaign waits until the candidate has the lock: in the line of its client, or by a
+// Transfer. One that has resigned first waits until somebody else leads, or for a while.
+func (c *candidate) campaign(ctx context.Context) (grant, error) {
+	lctx, stop := context.WithCancel(engine.WithoutHolder(ctx))
+	var locked chan grant // nil until it stands in line
+	stand := func() {
+		c.aside.Store(false)
+		locked = make(chan grant, 1)
+		go func(locked chan<- grant) {
+			h, err := c.lock.Lock(lctx, c.lease())
+			locked <- grant{h, err, stop}
+		}(locked)
+	}
+	// leave leaves the line.
+	leave := func() {
+		stop()
+		if locked == nil {
+			return
+		}
+		if g := <-locked; g.err == nil {
+			_ = g.hold.Unlock(ctx)
+		}
+	}
+	var others <-chan time.Time
+	c.aside.Store(c.resigned > 0)
+	if st := c.member.look(); c.resigned > 0 && !c.succeeded(st) {
+		t := time.NewTimer(standAside)
+		defer t.Stop()
+		others = t.C
+	} else {
+		stand()
+	}
+	for {
+		select {
+		case g := <-locked:
+			if g.err != nil {
+				stop()
+				c.giveUpPlace(ctx)
+			}
+			c.place = nil
+			return g, g.err
+		case <-others:
+			others = nil
+			stand()
+		case <-ctx.Done():
+			leave()
+			c.giveUpPlace(ctx)
+			return grant{}, ctx.Err()
+		case <-c.member.wake:
+			st := c.member.look()
+			if others != nil && c.succeeded(st) {
+				others = nil
+				stand()
+			}
+			if g, ok := c.offered(ctx, st); ok {
+				leave()
+				return g, nil
+			}
+		}
+	}
+}
+
+// succeeded reports whether somebody has led since the term that c has resigned.
+func (c *candidate) succeeded(st state) bool { return st.leader.Term.Number > c.resigned }
+
+// offered accepts the lead if it is offered to c, and returns the lock if it was passed.
+func (c *candidate) offered(ctx context.Context, st state) (grant, bool) {
+	if st.next != c.cfg.identity {
+		return grant{}, false
+	}
+	if c.place == nil || c.place.nonce != st.nonce {
+		n := engine.NewHolder()
+		p := &place{st.nonce, n, c.engine.HolderID(n)}
+		if got, err := c.scripts.accept(ctx, p.id, p.nonce, true); err == nil && got != refused {
+			c.place = p
+		}
+		return grant{}, false
+	}
+	if !st.passed || st.accepted != c.place.id {
+		return grant{}, false
+	}
+	return c.takePlace(ctx)
+}
+
+// takePlace returns the lock, which was passed to c.
+func (c *candidate) takePlace(ctx context.Context) (grant, bool) {
+	p := c.place
+	c.place = nil
+	pctx, stop := context.WithCancel(engine.WithHolder(engine.WithoutHolder(ctx), p.n))
+	h, err := c.lock.TryLock(pctx, c.lease())
+	if err != nil {
+		stop()
+		return grant{}, false
+	}
+	return grant{h, nil, stop}, true
+}
+
+// giveUpPlace takes back what c has accepted.
+func (c *candidate) giveUpPlace(ctx context.Context) {
+	p := c.place
+	if p == nil {
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	if got, err := c.scripts.accept(ctx, p.id, p.nonce, false); err == nil && got == has {
+		if g, ok := c.takePlace(ctx); ok {
+			_ = g.hold.Unlock(ctx)
+			g.stop()
+		}
+	}
+	c.place = nil
+}
+
+// lease is the option that sets the lease of the lock.
+func (e *Election) lease() latchkey.LockOption {
+	return engine.LockOptionFunc(func(c *engine.LockConfig) { c.Renewed = e.cfg.lease })
+}
+
+// lockConfig returns how the lock is acquired.
+func (e *Election) lockConfig() *engine.LockConfig {
+	return engine.NewLockConfig([]latchkey.LockOption{e.lease()})
+}

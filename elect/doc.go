@@ -1,0 +1,83 @@
+// Package elect has one of many candidates lead at a time, with leadership as a context.
+//
+//	e := elect.New(client, "reconciler", elect.Identity(host), elect.Lease(15*time.Second))
+//	err := e.Run(ctx, func(ctx context.Context, t elect.Term) error {
+//		return reconcile(ctx, t.Number) // until ctx is done
+//	})
+//
+// Run stands for the election and calls the function for each term that it wins. The
+// function's context is done when the term ends. Everybody can read who leads (Leader)
+// and follow it (Observe), without standing.
+//
+// # What is promised
+//
+// The lead is a fenced lock of package rlock. So the context of a term is done before
+// the term of another candidate begins, on a Redis that keeps its state and its clock,
+// and the numbers of terms grow; docs/guarantees.md says what that rests on. A process
+// that is paused beyond its lease may be at work when the next leader is: let what it
+// writes to refuse a number that is less than the greatest it has seen.
+//
+// A leader that stops (its function returns, ctx is done, Resign, the client's Close) is
+// succeeded within some milliseconds. One that dies is succeeded within the lease and a
+// second. With Transfer a leader names its successor, who has said before that it is
+// there: the lock passes from one to the other in one command, and is at no time free.
+// Candidates have equal chances: within a client they are served in the order in which
+// they stood, and clients are not ordered.
+//
+// Identities are for people and for Transfer; who leads is decided by the lock. That no
+// two candidates have one identity is up to the users.
+//
+// # Keys and round trips
+//
+// All keys of an election have the hash slot of its name:
+//
+//	{name}:latchkey_elect   the lock: that of package rlock, with its token
+//	{name}:latchkey_leader  a hash: the identity, term, value and process of the leader,
+//	                        and an offer of Transfer; it expires a day after it was last
+//	                        written, and a leader writes it every four hours
+//
+// and the Redis channel redisson_lock__channel:{name}:latchkey_leader, which says that
+// there is something to read.
+//
+// A leader begins with two commands (acquire, begin) and stops with two (release, tell).
+// However many candidates and observers a client has, they share one subscription and
+// read the record with one command at each change and at the recheck (5 s). A Transfer
+// takes ten commands, one after the other; four of them come after the leader's function
+// has returned and before that of the next one is called.
+//
+// # What others have
+//
+//	Curator LeaderLatch              here
+//	  start, await, close            Run: its function is called, and returns
+//	  hasLeadership                  the function's context
+//	  isLeader, notLeader            the function, and the end of its context
+//	  getLeader, getId               Leader, Identity
+//	  getParticipants                missing: those who wait stand in a line in memory,
+//	                                 and Redis knows one of each client
+//	  CloseMode                      the end of the context always says so
+//	Curator LeaderSelector
+//	  takeLeadership                 the function of Run
+//	  autoRequeue                    Run, after a loss, Resign and Transfer
+//	  requeue                        Run again, after the function has returned
+//	  interruptLeadership            Resign
+//	  stateChanged, CancelLeadership the end of the context
+//	etcd concurrency.Election
+//	  Campaign, Resign               Run, Resign
+//	  Leader, Observe                Leader, Observe
+//	  Proclaim                       missing: what changes in a term belongs in a key of
+//	                                 the user's, written with the number of the term
+//	  Key, Rev                       Term.Number
+//	  ResumeElection                 missing: a term ends with its process
+//	Kubernetes leaderelection
+//	  LeaseDuration                  Lease
+//	  RenewDeadline, RetryPeriod     follow from Lease
+//	  ReleaseOnCancel                always
+//	  OnStartedLeading, OnStopped…   the function of Run, and its return
+//	  OnNewLeader, GetLeader         Observe, Leader
+//	  IsLeader                       the function's context
+//	  HealthzAdaptor                 missing: a leader that cannot renew has lost its
+//	                                 context by the end of the lease
+//	  leader transitions             Term.Number, which grows but does not count
+//
+// None of them has Transfer.
+package elect

@@ -1,0 +1,671 @@
+package elect_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/elect"
+	"github.com/latchkey-go/latchkey/internal/locktest"
+	"github.com/latchkey-go/latchkey/internal/redistest"
+)
+
+var errWork = errors.New("no paper")
+
+// onBoth runs f in fake time and on a real server.
+func onBoth(t *testing.T, f func(t *testing.T, rdb redis.UniversalClient)) {
+	t.Run("FakeTime", func(t *testing.T) {
+		redistest.Bubble(t, func(t *testing.T, b *redistest.Env) { f(t, b.Client()) })
+	})
+	t.Run("Redis", func(t *testing.T) { f(t, redistest.Start(t).Client(t)) })
+}
+
+// A terms checks the terms of all candidates of a test: a term begins when the context of
+// the one before is done, and with a greater number.
+type terms struct {
+	t    *testing.T
+	mu   sync.Mutex
+	live context.Context //nolint:containedctx // of the last term
+	last elect.Term
+	came chan string // the identity of each leader
+}
+
+func newTerms(t *testing.T) *terms { return &terms{t: t, came: make(chan string, 10000)} }
+
+func (ts *terms) begin(ctx context.Context, id string, term elect.Term) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	assert.Greater(ts.t, term.Number, ts.last.Number, "terms grow")
+	assert.False(ts.t, term.Since.Before(ts.last.Since))
+	if ts.live != nil {
+		assert.Error(ts.t, ts.live.Err(), "%s begins", id)
+	}
+	ts.last, ts.live = term, ctx
+	ts.came <- id
+}
+
+// lead is the function of a candidate: it leads until its context is done.
+func (ts *terms) lead(id string) func(context.Context, elect.Term) error {
+	return func(ctx context.Context, term elect.Term) error {
+		ts.begin(ctx, id, term)
+		<-ctx.Done()
+		return nil
+	}
+}
+
+// A running is a candidate that runs.
+type running struct {
+	*elect.Election
+	client *latchkey.Client
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+// stop ends a Run, and waits for it.
+func (r *running) stop(t *testing.T) {
+	t.Helper()
+	r.cancel()
+	require.ErrorIs(t, locktest.Receive(t, "the end of a Run", r.ended), context.Canceled)
+}
+
+// stand runs a candidate on a client of its own until the end of the test.
+func (ts *terms) stand(rdb redis.UniversalClient, id string, opts ...elect.Option) *running {
+	return ts.standOn(locktest.NewClient(ts.t, rdb), id, opts...)
+}
+
+func (ts *terms) standOn(c *latchkey.Client, id string, opts ...elect.Option) *running {
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &running{elect.New(c, "e", append([]elect.Option{elect.Identity(id)}, opts...)...), c, cancel, make(chan error, 1)}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		r.ended <- r.Run(ctx, ts.lead(id))
+	}()
+	ts.t.Cleanup(func() { cancel(); <-over })
+	return r
+}
+
+// comes returns the next leader, which must come.
+func (ts *terms) comes() string {
+	ts.t.Helper()
+	select {
+	case id := <-ts.came:
+		return id
+	case <-time.After(time.Minute):
+		require.FailNow(ts.t, "nobody leads")
+		panic("not reached")
+	}
+}
+
+func leader(t *testing.T, e *elect.Election) elect.Leader {
+	t.Helper()
+	l, err := e.Leader(t.Context())
+	require.NoError(t, err)
+	return l
+}
+
+// What everybody can read, what is left in Redis, and how Run ends.
+func TestRun(t *testing.T) { onBoth(t, testRun) }
+
+func testRun(t *testing.T, rdb redis.UniversalClient) {
+	ctx := t.Context()
+	for _, name := range []string{"e", "{e}", "a b{c}d"} {
+		c := locktest.NewClient(t, rdb)
+		e := elect.New(c, name, elect.Identity("ann"), elect.Value("10.0.0.1:80"))
+		require.Equal(t, name, e.Name())
+		require.Equal(t, "ann", e.Identity())
+		_, err := e.Leader(ctx)
+		require.ErrorIs(t, err, elect.ErrNoLeader)
+		var last elect.Term
+		for _, want := range []error{nil, errWork} {
+			err := e.Run(ctx, func(ctx context.Context, term elect.Term) error {
+				require.NoError(t, ctx.Err())
+				require.Greater(t, term.Number, last.Number)
+				last = term
+				l := leader(t, elect.New(c, name))
+				require.Equal(t, "ann", l.Identity)
+				require.Equal(t, "10.0.0.1:80", l.Value)
+				require.Equal(t, term.Number, l.Term.Number)
+				require.True(t, term.Since.Equal(l.Term.Since))
+				require.NotEmpty(t, l.Host)
+				require.Positive(t, l.PID)
+				require.ErrorIs(t, e.Run(ctx, nil), elect.ErrRunning)
+				return want
+			})
+			require.Equal(t, want, err)
+			_, err = e.Leader(ctx)
+			require.ErrorIs(t, err, elect.ErrNoLeader, "it has given up the lead")
+		}
+		require.ErrorIs(t, e.Resign(ctx), elect.ErrNotLeader)
+		require.ErrorIs(t, e.Transfer(ctx, "bob"), elect.ErrNotLeader)
+		for _, key := range rdb.Keys(ctx, "*").Val() {
+			if !strings.HasPrefix(key, "redisson_lock_token:") {
+				require.Positive(t, rdb.PTTL(ctx, key).Val(), key)
+				require.LessOrEqual(t, rdb.PTTL(ctx, key).Val(), 24*time.Hour, key)
+			}
+			require.NotContains(t, key, "latchkey_elect}", "no lock is left")
+		}
+		require.NoError(t, c.Close())
+	}
+	require.Len(t, rdb.Keys(ctx, "*").Val(), 6, "each name has keys of its own")
+}
+
+// Run ends with the cause of its context, after its function.
+func TestRunEnds(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		e := elect.New(locktest.NewClient(t, b.Client()), "e")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		over := false
+		err := e.Run(ctx, func(ctx context.Context, _ elect.Term) error {
+			cancel(errWork)
+			<-ctx.Done()
+			require.ErrorIs(t, context.Cause(ctx), errWork)
+			time.Sleep(time.Minute)
+			over = true
+			return errors.New("it does not count")
+		})
+		require.True(t, over)
+		require.Equal(t, errWork, err)
+		require.Equal(t, errWork, e.Run(ctx, nil))
+
+		require.PanicsWithValue(t, "no ink", func() {
+			_ = e.Run(t.Context(), func(context.Context, elect.Term) error { panic("no ink") })
+		})
+		_, err = e.Leader(t.Context())
+		require.ErrorIs(t, err, elect.ErrNoLeader)
+
+		// The context of a term says what that of Run says, and no more.
+		type key struct{}
+		worker := latchkey.WithHolder(context.WithValue(t.Context(), key{}, "v"))
+		require.NoError(t, e.Run(worker, func(ctx context.Context, _ elect.Term) error {
+			require.Equal(t, "v", ctx.Value(key{}))
+			want, _ := latchkey.HolderFrom(worker)
+			got, ok := latchkey.HolderFrom(ctx)
+			require.True(t, ok)
+			require.Equal(t, want, got)
+			return nil
+		}))
+	})
+}
+
+// A client that is closed ends the term, and Run.
+func TestClose(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		ts := newTerms(t)
+		one := ts.stand(b.Client(), "a")
+		ts.comes()
+		two := ts.stand(b.Client(), "b")
+		b.Advance(time.Second)
+		require.NoError(t, two.client.Close())
+		require.ErrorIs(t, <-two.ended, latchkey.ErrClosed)
+		require.NoError(t, one.client.Close())
+		require.ErrorIs(t, <-one.ended, latchkey.ErrClosed)
+		require.ErrorIs(t, context.Cause(ts.live), latchkey.ErrClosed)
+	})
+}
+
+// When a leader gives up the lead, the next one leads, and everybody knows, within 100 ms.
+func TestCleanExit(t *testing.T) { onBoth(t, testCleanExit) }
+
+func testCleanExit(t *testing.T, rdb redis.UniversalClient) {
+	ts := newTerms(t)
+	var all []*running
+	for _, id := range []string{"a", "b", "c"} {
+		all = append(all, ts.stand(rdb, id))
+	}
+	follower := elect.New(locktest.NewClient(t, rdb), "e")
+	seen, unfollow := follow(t, follower)
+	defer unfollow()
+	first := ts.comes()
+	require.Equal(t, first, someone(t, seen).Identity)
+	for range 2 {
+		i := slices.IndexFunc(all, func(r *running) bool { return r.Identity() == first })
+		start := time.Now()
+		all[i].stop(t)
+		all = slices.Delete(all, i, i+1)
+		next := ts.comes()
+		require.NotEqual(t, first, next)
+		l := someone(t, seen)
+		require.Equal(t, next, l.Identity)
+		require.Less(t, time.Since(start), 100*time.Millisecond)
+		first = next
+	}
+	all[0].stop(t)
+	for locktest.Receive(t, "an end", seen) != (elect.Leader{}) {
+	}
+}
+
+// follow returns the changes that a follower sees, from a goroutine that unfollow ends.
+func follow(t *testing.T, e *elect.Election) (changes chan elect.Leader, unfollow func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	changes = make(chan elect.Leader, 10000)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for l := range e.Observe(ctx) {
+			changes <- l
+		}
+	}()
+	return changes, func() { cancel(); <-over }
+}
+
+// someone returns the next leader that a follower sees who is somebody.
+func someone(t *testing.T, changes <-chan elect.Leader) elect.Leader {
+	t.Helper()
+	for {
+		if l := locktest.Receive(t, "a change", changes); l != (elect.Leader{}) {
+			return l
+		}
+	}
+}
+
+// A leader that can no longer reach Redis: its context ends with the lease at the latest,
+// before the next one leads, and the next one leads a second after the lease at the
+// latest, and is seen.
+func TestLost(t *testing.T) {
+	for _, lease := range []time.Duration{15 * time.Second, 0} {
+		redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+			var opts []elect.Option
+			want := 30 * time.Second
+			if lease > 0 {
+				opts, want = []elect.Option{elect.Lease(lease)}, lease
+			}
+			ts := newTerms(t)
+			cut := b.Client()
+			ts.stand(cut, "a", opts...)
+			require.Equal(t, "a", ts.comes())
+			live := ts.live
+			ts.stand(b.Client(), "b", opts...)
+			seen, unfollow := follow(t, elect.New(locktest.NewClient(t, b.Client()), "e"))
+			defer unfollow()
+			b.Advance(time.Minute)
+			require.NoError(t, live.Err(), "it is renewed")
+			require.Equal(t, "a", (<-seen).Identity)
+			b.Partition(cut)
+			start := time.Now()
+			require.Equal(t, "b", ts.comes())
+			require.LessOrEqual(t, time.Since(start), want+time.Second)
+			require.Greater(t, time.Since(start), want/2)
+			require.ErrorIs(t, context.Cause(live), latchkey.ErrLeaseLost)
+			require.Equal(t, "b", someone(t, seen).Identity)
+			require.LessOrEqual(t, time.Since(start), want+time.Second)
+			b.Heal(cut)
+			b.Advance(time.Minute)
+			require.Empty(t, ts.came, "a stands again, behind b")
+		})
+	}
+}
+
+// Those who observe see who leads, that nobody does any more, and each change, on a client
+// that sends a request for each; and leave nothing behind.
+func TestObserve(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		ts := newTerms(t)
+		c := locktest.NewClient(t, b.Client())
+		seen, unfollow := follow(t, elect.New(c, "e"))
+		require.Zero(t, <-seen, "nobody leads yet")
+		cut := b.Client()
+		a := ts.stand(cut, "a")
+		ts.comes()
+		b.Advance(100 * time.Millisecond)
+		require.Equal(t, "a", (<-seen).Identity)
+		late, unfollowLate := follow(t, elect.New(c, "e"))
+		require.Equal(t, "a", (<-late).Identity, "who comes later is told at once")
+		require.Equal(t, 1, c.Stats().Subscriptions)
+		b.Partition(cut)
+		start := time.Now()
+		require.Zero(t, <-seen)
+		require.Greater(t, time.Since(start), 15*time.Second)
+		require.LessOrEqual(t, time.Since(start), 30*time.Second+100*time.Millisecond, "the lease has ended")
+		require.Zero(t, <-late)
+		b.Heal(cut)
+		ts.comes()
+		require.Equal(t, "a", (<-seen).Identity)
+		a.stop(t)
+		b.Advance(100 * time.Millisecond)
+		require.Zero(t, <-seen)
+		unfollow()
+		unfollowLate()
+		b.Advance(time.Minute)
+		require.Zero(t, c.Stats().Subscriptions)
+		was := b.Commands("")
+		b.Advance(time.Hour)
+		require.Equal(t, was, b.Commands(""))
+
+		for range elect.New(c, "e").Observe(t.Context()) {
+			break
+		}
+		require.NoError(t, c.Close())
+		for range elect.New(c, "e").Observe(t.Context()) {
+			t.Error("the client is closed")
+		}
+	})
+}
+
+// A follower whose messages are lost sees a change at the recheck.
+func TestObserveRechecks(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		for _, mode := range []latchkey.PubSubMode{latchkey.PubSubAuto, latchkey.Polling} {
+			ts := newTerms(t)
+			rdb := b.Client()
+			seen, unfollow := follow(t, elect.New(locktest.NewClient(t, rdb, latchkey.WithPubSub(mode)), "e"))
+			require.Zero(t, <-seen)
+			b.Partition(rdb)
+			a := ts.stand(b.Client(), "a")
+			ts.comes()
+			b.Advance(time.Second)
+			b.Heal(rdb)
+			start := time.Now()
+			require.Equal(t, "a", someone(t, seen).Identity)
+			require.LessOrEqual(t, time.Since(start), 10*time.Second)
+			a.stop(t)
+			unfollow()
+		}
+	})
+}
+
+// A leader that was lost stands again.
+func TestStandsAgain(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		ts := newTerms(t)
+		cut := b.Client()
+		ts.stand(cut, "a")
+		ts.comes()
+		for range 3 {
+			b.Partition(cut)
+			<-ts.live.Done()
+			b.Advance(time.Minute)
+			require.Empty(t, ts.came)
+			start := time.Now()
+			b.Heal(cut)
+			ts.comes()
+			require.Less(t, time.Since(start), 10*time.Second)
+		}
+	})
+}
+
+// Who resigns stands behind the others, and leads again when it is alone.
+func TestResign(t *testing.T) { onBoth(t, testResign) }
+
+func testResign(t *testing.T, rdb redis.UniversalClient) {
+	ts := newTerms(t)
+	shared := locktest.NewClient(t, rdb)
+	all := map[string]*running{"a": ts.stand(rdb, "a"), "b": ts.standOn(shared, "b"), "c": ts.standOn(shared, "c")}
+	was := ts.comes()
+	for range 6 {
+		live := ts.live
+		require.NoError(t, all[was].Resign(t.Context()))
+		require.ErrorIs(t, context.Cause(live), elect.ErrResigned)
+		next := ts.comes()
+		require.NotEqual(t, was, next)
+		was = next
+	}
+}
+
+// Alone, it leads again after a while; its function may resign, and then does not wait.
+func TestResignAlone(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		e := elect.New(locktest.NewClient(t, b.Client()), "e")
+		n, start := 0, time.Now()
+		require.NoError(t, e.Run(t.Context(), func(ctx context.Context, _ elect.Term) error {
+			if n++; n == 3 {
+				return nil
+			}
+			require.NoError(t, e.Resign(ctx))
+			require.ErrorIs(t, context.Cause(ctx), elect.ErrResigned)
+			return errWork // it does not count
+		}))
+		require.Equal(t, 3, n)
+		require.Equal(t, 2*time.Second, time.Since(start))
+	})
+}
+
+// The lead goes to the candidate that is named, without another term in between.
+func TestTransfer(t *testing.T) { onBoth(t, testTransfer) }
+
+func testTransfer(t *testing.T, rdb redis.UniversalClient) {
+	ts := newTerms(t)
+	shared := locktest.NewClient(t, rdb)
+	all := map[string]*running{"a": ts.stand(rdb, "a"), "b": ts.stand(rdb, "b"), "c": ts.standOn(shared, "c"), "d": ts.standOn(shared, "d")}
+	seen, unfollow := follow(t, elect.New(shared, "e"))
+	defer unfollow()
+	was := ts.comes()
+	require.Equal(t, was, someone(t, seen).Identity)
+	for _, to := range []string{"a", "b", "c", "d", "b", "d", "c", "a"} {
+		if to == was {
+			continue
+		}
+		live, start := ts.live, time.Now()
+		require.NoError(t, all[was].Transfer(t.Context(), to), "%s to %s", was, to)
+		require.ErrorIs(t, context.Cause(live), elect.ErrTransferred)
+		require.Equal(t, to, ts.comes())
+		require.Less(t, time.Since(start), 200*time.Millisecond)
+		require.Equal(t, to, someone(t, seen).Identity)
+		was = to
+	}
+	last := leader(t, all["b"].Election)
+	require.Equal(t, was, last.Identity)
+	require.Equal(t, ts.last.Number, last.Term.Number)
+	live := ts.live
+	all[was].stop(t)
+	require.Error(t, live.Err())
+	require.NotEqual(t, was, ts.comes(), "who was transferred to releases as any leader")
+}
+
+// The lead is not transferred to a candidate that is not there: the leader leads on.
+func TestTransferToNobody(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		ts := newTerms(t)
+		gone := b.Client()
+		other := ts.stand(gone, "c")
+		a := ts.stand(b.Client(), "a", elect.Identity("a"))
+		for ts.comes() != "a" {
+			require.NoError(t, other.Resign(t.Context()))
+		}
+		ctx, live := t.Context(), ts.live
+		start := time.Now()
+		require.ErrorIs(t, a.Transfer(ctx, "b"), elect.ErrNoCandidate)
+		require.Equal(t, time.Second, time.Since(start))
+		short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, a.Transfer(short, "b"), elect.ErrNoCandidate)
+		b.Partition(gone)
+		require.ErrorIs(t, a.Transfer(ctx, "c"), elect.ErrNoCandidate, "it is not reached")
+		b.Heal(gone)
+		require.ErrorContains(t, a.Transfer(ctx, "a"), "is that of this candidate")
+		require.ErrorContains(t, a.Transfer(ctx, ""), "empty")
+		require.ErrorIs(t, other.Transfer(ctx, "a"), elect.ErrNotLeader)
+		b.Advance(time.Minute)
+		require.NoError(t, live.Err())
+		require.Empty(t, ts.came)
+		require.NoError(t, a.Transfer(ctx, "c"), "now it is")
+		require.Equal(t, "c", ts.comes())
+	})
+}
+
+// A candidate that accepts the lead and goes: whoever comes first leads next, or the next
+// one when the lease has ended.
+func TestTransferToOneWhoGoes(t *testing.T) {
+	for name, stop := range map[string]bool{"it stops": true, "it dies": false} {
+		redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+			ts := newTerms(t)
+			hold := make(chan struct{})
+			a := elect.New(locktest.NewClient(t, b.Client()), "e", elect.Identity("a"))
+			ended := make(chan error, 1)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer func() { cancel(); require.ErrorIs(t, <-ended, context.Canceled) }()
+			go func() {
+				ended <- a.Run(ctx, func(ctx context.Context, term elect.Term) error {
+					ts.begin(ctx, "a", term)
+					<-ctx.Done()
+					<-hold // it takes its time
+					return nil
+				})
+			}()
+			require.Equal(t, "a", ts.comes())
+			gone := b.Client()
+			r := ts.stand(gone, "b")
+			b.Advance(time.Second)
+			transferred := make(chan error, 1)
+			go func() { transferred <- a.Transfer(t.Context(), "b") }()
+			b.Advance(time.Second)
+			require.Error(t, ts.live.Err())
+			if stop {
+				r.stop(t)
+			} else {
+				b.Partition(gone)
+			}
+			start := time.Now()
+			close(hold)
+			err := <-transferred
+			ts.stand(b.Client(), "c")
+			next := ts.comes()
+			require.NotEqual(t, "b", next, name)
+			if stop {
+				require.ErrorIs(t, err, elect.ErrNoCandidate)
+				require.Less(t, time.Since(start), time.Second)
+			} else {
+				require.NoError(t, err)
+				require.LessOrEqual(t, time.Since(start), 31*time.Second)
+			}
+		})
+	}
+}
+
+// A reply that is lost, and a request that is carried out twice, do no harm.
+func TestLostReplies(t *testing.T) {
+	for _, act := range []redistest.Act{redistest.LoseRST, redistest.Twice} {
+		redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+			for lost := range 24 { // what sets up a connection is among them
+				ts := newTerms(t)
+				conns := []*redis.Client{b.Client(), b.Client()}
+				ra, rb := ts.stand(conns[0], "a"), (*running)(nil)
+				ts.comes()
+				rb = ts.stand(conns[1], "b")
+				b.Advance(time.Second)
+				for _, conn := range conns {
+					n := 0
+					b.Link(conn).OnCommand(func([]string) redistest.Act {
+						if n++; n == lost+1 {
+							return act
+						}
+						return redistest.Pass
+					})
+				}
+				live := ts.live
+				err := ra.Transfer(t.Context(), "b")
+				if errors.Is(err, elect.ErrNoCandidate) { // it has not heard of it in time
+					require.NoError(t, live.Err(), lost)
+					err = ra.Transfer(t.Context(), "b")
+				}
+				require.NoError(t, err, lost)
+				require.Equal(t, "b", ts.comes(), lost)
+				if err := rb.Resign(t.Context()); err != nil {
+					require.Equal(t, redistest.Twice, act, "a release that is run twice finds nothing")
+					require.ErrorIs(t, err, latchkey.ErrLeaseLost)
+				}
+				require.Equal(t, "a", ts.comes(), lost)
+				rb.stop(t)
+				ra.stop(t)
+				for len(ts.came) > 0 {
+					ts.comes()
+				}
+			}
+		})
+	}
+}
+
+// A thousand candidates of one client use one connection for their messages, and a change
+// costs a few commands.
+func TestThousand(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		const n = 1000
+		ts := newTerms(t)
+		first := ts.stand(b.Client(), "first")
+		ts.comes()
+		rdb := b.Client()
+		c := locktest.NewClient(t, rdb)
+		var all []*running
+		for i := range n {
+			all = append(all, ts.standOn(c, fmt.Sprint("candidate ", i)))
+		}
+		b.Advance(10 * time.Second)
+		require.LessOrEqual(t, c.Stats().Subscriptions, 2)
+		was := b.Link(rdb).Commands("")
+		b.Advance(time.Minute)
+		require.Less(t, b.Link(rdb).Commands("")-was, int64(60), "to wait costs a few commands for the client")
+		subscribed := b.Commands("subscribe")
+		next := first
+		for range 5 {
+			before := b.Commands("")
+			require.NoError(t, next.Transfer(t.Context(), "candidate 777"))
+			require.Equal(t, "candidate 777", ts.comes())
+			require.NoError(t, all[777].Resign(t.Context()))
+			id := ts.comes()
+			require.NotEqual(t, "candidate 777", id)
+			if next = first; id != "first" {
+				i, err := strconv.Atoi(strings.TrimPrefix(id, "candidate "))
+				require.NoError(t, err)
+				next = all[i]
+			}
+			require.Less(t, b.Commands("")-before, int64(60), "two changes")
+		}
+		require.LessOrEqual(t, b.Commands("subscribe")-subscribed, int64(4))
+	})
+}
+
+func TestBadInput(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		c := locktest.NewClient(t, b.Client())
+		for text, opt := range map[string]elect.Option{
+			"Identity: the identity is empty": elect.Identity(""), "257 bytes": elect.Identity(strings.Repeat("x", 257)), "is not UTF-8": elect.Identity("\xff"),
+			"4097 bytes": elect.Value(strings.Repeat("x", 4097)), "Lease of 99ms": elect.Lease(99 * time.Millisecond), "the most is": elect.Lease(1 << 62),
+		} {
+			require.Contains(t, panicWith(func() { elect.New(c, "e", opt) }), text)
+		}
+		require.Contains(t, panicWith(func() { elect.New(nil, "e") }), "nil")
+		require.Contains(t, panicWith(func() { elect.New(c, "") }), "empty")
+		elect.New(c, "e", elect.Identity(strings.Repeat("x", 256)), elect.Value(strings.Repeat("x", 4096)), elect.Lease(100*time.Millisecond))
+	})
+}
+
+func panicWith(f func()) (text any) {
+	defer func() { text = recover() }()
+	f()
+	return nil
+}
+
+// What does not end by itself ends Run; what does is outlived.
+func TestErrors(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		ctx := t.Context()
+		e := elect.New(locktest.NewClient(t, b.Client()), "e")
+		for key, kind := range map[string]string{"{e}:latchkey_elect": "list", "{e}:latchkey_leader": "list"} {
+			require.NoError(t, b.Redis.LPush(ctx, key, kind).Err())
+			require.ErrorIs(t, e.Run(ctx, nil), latchkey.ErrKeyConflict, key)
+			require.NoError(t, b.Redis.Del(ctx, key).Err())
+		}
+		b.Advance(time.Minute)
+
+		rdb := b.Client()
+		ts := newTerms(t)
+		b.Partition(rdb)
+		ts.stand(rdb, "a")
+		b.Advance(10 * time.Minute)
+		b.Heal(rdb)
+		start := time.Now()
+		require.Equal(t, "a", ts.comes())
+		require.LessOrEqual(t, time.Since(start), 15*time.Second)
+	})
+}

@@ -1,0 +1,13 @@
+package elect_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/latchkey-go/latchkey/internal/redistest"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, redistest.LeakOptions()...)
+}
