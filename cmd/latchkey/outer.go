@@ -22,15 +22,15 @@ func outerHolders() []string {
 	return strings.Fields(os.Getenv(envHolder) + " " + os.Getenv(envOuter))
 }
 
-// selfMade returns the error of a command that waits for a run around it, or nil.
-// Redis is asked what those runs hold, because the same name on another Redis
+// selfMade returns the error of a command that waits for what a run around it has
+// under name, or nil. Redis is asked what those runs hold, because the same name on another Redis
 // is another lock. If it does not answer, take reports that.
-func (w *want) selfMade(ctx context.Context, client *latchkey.Client) error {
+func (w *want) selfMade(ctx context.Context, client *latchkey.Client, name string) error {
 	outer := outerHolders()
 	if len(outer) == 0 {
 		return nil
 	}
-	info, err := client.Info(ctx, w.name)
+	info, err := client.Info(ctx, name)
 	if err != nil || !w.blocked(info, outer) {
 		return nil //nolint:nilerror // see above
 	}

@@ -35,23 +35,33 @@ INT, TERM, HUP, QUIT, USR1 and USR2 are passed on to the process group of CMD;
 while run still waits for the lock, the first four end it, and the last two do
 nothing. The lock is given back when all of the group has ended, so a process
 that CMD leaves behind keeps it, unless it moves to a session of its own. On
-Linux CMD is killed when run is, but not what CMD has started. Ctrl-Z stops CMD and run together; what is not
-resumed within the lease has lost the lock, and is stopped when it is resumed.
+Linux CMD is killed when run is, but not what CMD has started. Ctrl-Z stops CMD and
+run together; what is not resumed within the lease has lost the lock, and is stopped
+when it is resumed.
+
+With --once-per or --fire, NAME is a job, and CMD runs once for each scheduled time,
+however many machines run this line and however far their clocks are apart: Redis
+has a record of each run, which 'latchkey jobs' shows. If somebody else has run it,
+or runs it, nothing is done and the exit status is 0, whatever became of it. With
+--retries, run waits for the end of that run, and CMD is run again, here or there,
+if it fails or its machine dies.
 
 CMD gets standard input and the terminal, and in its environment
   LATCHKEY_NAME    the name of the lock
   LATCHKEY_HOLDER  the holder as Redis shows it
   LATCHKEY_TOKEN   the fencing token: each acquisition has a greater one than the
                    last, for what the lock protects to compare; 0 with -s, -x,
-                   --fair and --permits, which have none
+                   --fair, --permits, --once-per and --fire, which have none
   LATCHKEY_LEASE   the lease, in milliseconds
   LATCHKEY_OUTER   the holders of the runs that this one is part of
+  LATCHKEY_FIRE    with --once-per and --fire, the time for which CMD runs
 but not REDISCLI_AUTH; and if REDIS_URL has a user or a password, CMD gets it
 without them. Hand over what CMD needs of them under another name.
 
 Exit status: that of CMD, 128+n if signal n ended it, or
   75   somebody else has the lock, or a run that this one is part of, which would
-       be waited for for ever (-E chooses another number)
+       be waited for for ever; or --not-later-than is over (-E chooses another
+       number)
   76   the lock was lost, whatever CMD returned
   124  --hold-at-most was over and CMD was stopped
   126  CMD cannot be executed
@@ -67,11 +77,13 @@ const runExamples = `  latchkey run nightly -- ./backup.sh           wait for it
   latchkey run -s data ./report.sh              many may read,
   latchkey run -x data ./import.sh              one may write
   latchkey run --hold-at-least 50s -n -E 0 tick ./tick    once a minute, on many machines
+  latchkey run --once-per 24h --retries 1 nightly ./report.sh    once a day, on many machines
   latchkey run -c 'cd /srv && ./migrate | tee log' migrate`
 
 // runFlags are the flags of run.
 type runFlags struct {
 	lockFlags
+	fireFlags
 	holdMax, killAfter time.Duration
 	shell              string
 }
@@ -111,12 +123,14 @@ func (f *runFlags) register(fs *pflag.FlagSet) {
 	text.DurationVar(fs, &f.holdMin, "hold-at-least", "", 0, "keep the lock closed for so long, however soon CMD ends; run does not wait for that")
 	text.DurationVar(fs, &f.holdMax, "hold-at-most", "", 0, "stop CMD when it has run for so long")
 	text.DurationVar(fs, &f.killAfter, "kill-after", "", 5*time.Second, "what comes between TERM and KILL when CMD is stopped")
+	f.fireFlags.register(fs)
 	fs.StringVarP(&f.shell, "shell", "c", "", "give `STRING` to a shell instead of CMD")
 }
 
 // A job is the task of run.
 type job struct {
 	want
+	fireFlags
 	holdMax, killAfter time.Duration
 	argv               []string
 	path               string // of argv[0]
@@ -127,13 +141,16 @@ func (f *runFlags) job(args []string, dash int) (*job, error) {
 	if err := f.check(); err != nil {
 		return nil, err
 	}
+	if err := f.fireFlags.check(f.flags); err != nil {
+		return nil, err
+	}
 	if len(args) == 0 || args[0] == "" {
 		return nil, exit.Usagef("run: the NAME of the lock is missing")
 	}
 	if err := mayBe(args[0]); err != nil {
 		return nil, err
 	}
-	j := &job{want: want{lockFlags: f.lockFlags, name: args[0]}, holdMax: f.holdMax, killAfter: f.killAfter, argv: args[1:]}
+	j := &job{want: want{lockFlags: f.lockFlags, name: args[0], once: !f.at.IsZero()}, fireFlags: f.fireFlags, holdMax: f.holdMax, killAfter: f.killAfter, argv: args[1:]}
 	dashed := dash == 0
 	if len(j.argv) > 0 && j.argv[0] == "--" {
 		j.argv, dashed = j.argv[1:], true
@@ -198,23 +215,65 @@ func (j *job) run(conn *connection) (err error) {
 		stop(connect.Unavailable(addr, err))
 		_ = rdb.Close() // no further request or clean-up
 	})
-	g, err := j.acquire(ctx, stop, client, addr, signals)
-	waiting.clear()
-	if err != nil {
-		return err
+	p := &place{client: client, addr: addr, signals: signals, waiting: waiting, stop: stop}
+	if j.once {
+		return j.forFire(ctx, p)
 	}
-	err = j.hold(g, signals)
+	lingers, err = j.underLock(ctx, p)
+	return err
+}
+
+// A place is where a job is carried out.
+type place struct {
+	client  *latchkey.Client
+	addr    string
+	signals chan os.Signal
+	waiting *waitingLine
+	stop    context.CancelCauseFunc // ends the context of the job while it waits
+}
+
+// untilCalled passes signals that end a wait to stop, until done is called.
+func (p *place) untilCalled() (done func()) {
+	idle, over := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(idle)
+		for {
+			select {
+			case sig := <-p.signals:
+				if runner.EndsWait(sig) {
+					p.stop(runner.EndedBy(sig))
+					return
+				}
+			case <-over:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(over)
+		<-idle
+	}
+}
+
+// underLock runs CMD under the lock. lingers is that of release.
+func (j *job) underLock(ctx context.Context, p *place) (lingers bool, err error) {
+	g, err := j.acquire(ctx, p)
+	p.waiting.clear()
+	if err != nil {
+		return false, err
+	}
+	_, err = j.hold(g, p.signals)
+	runner.IgnoreSignals()
 	// CMD has ended, whatever became of it, so the lock can be released.
-	var uerr error
-	lingers, uerr = g.release(context.Background())
+	lingers, uerr := g.release(context.Background())
 	switch {
 	case errors.Is(uerr, latchkey.ErrLeaseLost):
-		return j.lost(err)
+		return lingers, j.lost(err)
 	case uerr != nil:
 		// CMD has done its work: its exit code stands.
-		warn("%q could not be given back, and ends with its lease: %v", j.name, connect.Unavailable(addr, uerr))
+		warn("%q could not be given back, and ends with its lease: %v", j.name, connect.Unavailable(p.addr, uerr))
 	}
-	return err
+	return lingers, err
 }
 
 // lost is the error of a job that has lost its lock. err is how CMD ended.
@@ -230,28 +289,11 @@ func (j *job) lost(err error) error {
 	return exit.Errorf(exit.Lost, "lost %s while %s ran, which has ended with %d", j.what(), j.argv[0], code)
 }
 
-// acquire takes the lock, or returns why it cannot. stop ends ctx.
-func (j *job) acquire(ctx context.Context, stop context.CancelCauseFunc, client *latchkey.Client, addr string, signals <-chan os.Signal) (grip, error) {
-	idle := make(chan struct{})
-	waiting := make(chan struct{})
-	go func() {
-		defer close(idle)
-		for {
-			select {
-			case sig := <-signals:
-				if runner.EndsWait(sig) {
-					stop(runner.EndedBy(sig))
-					return
-				}
-			case <-waiting:
-				return
-			}
-		}
-	}()
-
-	g, err := j.take(ctx, client, addr)
-	close(waiting)
-	<-idle
+// acquire takes the lock, or returns why it cannot.
+func (j *job) acquire(ctx context.Context, p *place) (grip, error) {
+	done := p.untilCalled()
+	g, err := j.take(ctx, p.client, p.addr)
+	done()
 	// The grant came at the same moment as the signal: CMD is not started.
 	if cause := context.Cause(ctx); cause != nil {
 		if g != nil {
@@ -263,24 +305,24 @@ func (j *job) acquire(ctx context.Context, stop context.CancelCauseFunc, client 
 }
 
 // hold runs CMD under the lock and returns when CMD has ended.
-func (j *job) hold(g grip, signals chan os.Signal) error {
+func (j *job) hold(g grip, signals chan os.Signal) (runner.End, error) {
 	cmd := &runner.Command{
 		Path: j.path, Argv: j.argv, Env: j.environment(g), Name: j.name, AtMost: j.holdMax, KillAfter: j.killAfter, Warn: warn,
 	}
-	why, code, err := cmd.Run(g, signals)
+	end, err := cmd.Run(g, signals)
 	switch {
 	case err != nil:
-		return cannotRun(j.argv[0], err)
-	case why == runner.TooLate:
-		return exit.Errorf(exit.Lost, "lost %s before %s was started", j.what(), j.argv[0])
-	case why == runner.Lost:
-		return exit.Errorf(exit.Lost, "lost %s; %s was stopped", j.what(), j.argv[0])
-	case why == runner.AtMost:
-		return exit.Errorf(exit.Timeout, "%s was stopped: it had held %q for %v", j.argv[0], j.name, j.holdMax)
-	case code != 0:
-		return &exit.Error{Code: code}
+		err = cannotRun(j.argv[0], err)
+	case end.Why == runner.TooLate:
+		err = exit.Errorf(exit.Lost, "lost %s before %s was started", j.what(), j.argv[0])
+	case end.Why == runner.Lost:
+		err = exit.Errorf(exit.Lost, "lost %s; %s was stopped", j.what(), j.argv[0])
+	case end.Why == runner.AtMost:
+		err = exit.Errorf(exit.Timeout, "%s was stopped: it had held %q for %v", j.argv[0], j.name, j.holdMax)
+	case end.Code != 0:
+		err = &exit.Error{Code: end.Code}
 	}
-	return nil
+	return end, err
 }
 
 // environment returns the environment of CMD.
@@ -290,6 +332,9 @@ func (j *job) environment(g grip) []string {
 		if !strings.HasPrefix(e, "LATCHKEY_") {
 			env = append(env, e)
 		}
+	}
+	if j.once {
+		env = append(env, "LATCHKEY_FIRE="+j.fireText())
 	}
 	return append(env,
 		"LATCHKEY_NAME="+j.name,

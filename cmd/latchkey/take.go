@@ -123,11 +123,12 @@ type want struct {
 	lockFlags
 	name  string
 	fixed bool // the lease is not renewed
+	once  bool // it is the job NAME, for one fire
 }
 
 // take acquires what the flags name, or returns why it cannot.
 func (w *want) take(ctx context.Context, client *latchkey.Client, addr string) (grip, error) {
-	err := w.selfMade(ctx, client)
+	err := w.selfMade(ctx, client, w.name)
 	var g grip
 	if err == nil {
 		g, err = w.get(ctx, client)
@@ -164,6 +165,8 @@ func (w *want) what() string {
 		return fmt.Sprintf("the permits of %q", w.name)
 	case w.shared, w.exclusive:
 		return fmt.Sprintf("the read-write lock %q", w.name)
+	case w.once:
+		return fmt.Sprintf("the job %q", w.name)
 	}
 	return fmt.Sprintf("the lock %q", w.name)
 }

@@ -49,7 +49,7 @@ func (c *Flags) Register(fs *pflag.FlagSet) {
 	fs.IntVarP(&c.port, "port", "p", 6379, "`port` of Redis; 26379 with --sentinel-master")
 	fs.StringVarP(&c.password, "pass", "a", "", "`password`; others see it in the list of processes, so better set REDISCLI_AUTH")
 	fs.StringVar(&c.user, "user", "", "ACL user `name`")
-	fs.Var((*database)(c), "db", "database `number`; also -n, as with redis-cli, but in run")
+	fs.Var((*database)(c), "db", "database `number`; also -n, as with redis-cli, but in run, acquire and jobs")
 	fs.BoolVar(&c.tls, "tls", false, "use TLS")
 	fs.StringVar(&c.cacert, "cacert", "", "`file` of the certificates to trust (implies --tls)")
 	fs.StringVar(&c.cert, "cert", "", "`file` of the client's certificate (implies --tls)")

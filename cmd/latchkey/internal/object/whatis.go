@@ -47,6 +47,14 @@ func ofJob(name string) string {
 	}
 }
 
+// JobLock returns the name of the lock of a job for a fire, or for all fires.
+func JobLock(job string, fire time.Time, all bool) string {
+	if all {
+		return names.Fire(job, "")
+	}
+	return names.Fire(job, strconv.FormatInt(fire.UnixMilli(), 10))
+}
+
 // kindTexts are the kinds in words.
 var kindTexts = map[latchkey.Kind]string{
 	latchkey.KindLock:            "a lock",

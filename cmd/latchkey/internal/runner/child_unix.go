@@ -120,7 +120,7 @@ func (c *child) reap() {
 			c.events <- childEvent{kind: childEnded, code: ws.ExitStatus()}
 			ended = true
 		case ws.Signaled():
-			c.events <- childEvent{kind: childEnded, code: signalled + int(ws.Signal())}
+			c.events <- childEvent{kind: childEnded, code: signalled + int(ws.Signal()), sig: ws.Signal()}
 			ended = true
 		}
 	}

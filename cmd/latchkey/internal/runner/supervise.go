@@ -43,31 +43,41 @@ const (
 	TooLate     // the lock was lost before it was started
 )
 
-// Run runs a command and returns when all processes of its group have ended. It
-// returns the reason and the exit code of the command itself. signals come from
-// CatchSignals; after the end of the command they are ignored. An error means
-// that the command could not be started.
-func (c *Command) Run(lock Lock, signals chan os.Signal) (Why, int, error) {
+// An End is how a command has ended.
+type End struct {
+	Why    Why
+	Code   int            // exit code of the command itself
+	Signal syscall.Signal // the signal that has ended the command itself; 0 for none
+	Asked  os.Signal      // the last signal to the command that asks it to end; nil for none
+}
+
+// Run runs a command and returns when all processes of its group have ended.
+// signals come from CatchSignals. An error means that the command could not be
+// started.
+func (c *Command) Run(lock Lock, signals chan os.Signal) (End, error) {
 	tty := openTerminal()
 	defer tty.close()
 	if lock.Remaining() <= 0 { // the process was suspended meanwhile
-		return TooLate, 0, nil
+		return End{Why: TooLate}, nil
 	}
 	child, err := startChild(c.Path, c.Argv, c.Env, tty, signals)
 	if err != nil {
-		return Itself, 0, err
+		return End{}, err
 	}
 	s := &supervisor{command: c, lock: lock, child: child, tty: tty, signals: signals}
 	s.watch()
-	signal.Ignore(ignoredAtEnd...) // the rest is clean-up and needs no signals
 	tty.takeBack()
-	return s.why, s.code, nil
+	return s.end, nil
 }
+
+// IgnoreSignals ignores the signals of CatchSignals, for good: what is left to do is
+// clean-up.
+func IgnoreSignals() { signal.Ignore(ignoredAtEnd...) }
 
 // A childEvent is an event of the child.
 type childEvent struct {
 	kind childEventKind
-	sig  syscall.Signal // the signal that stopped it
+	sig  syscall.Signal // the signal that stopped or ended it
 	code int            // exit code
 }
 
@@ -88,8 +98,7 @@ type supervisor struct {
 	signals chan os.Signal
 
 	ended bool
-	code  int
-	why   Why // why we have stopped it; Itself if we have not
+	end   End // its reason is why we have stopped it; Itself if we have not
 
 	kill   *time.Timer // when to send KILL; nil before TERM
 	remark *time.Timer // when to report what we are waiting for
@@ -120,7 +129,7 @@ func (s *supervisor) watch() {
 			case childStopped:
 				s.stopped(ev.sig)
 			case childEnded:
-				s.ended, s.code = true, ev.code
+				s.ended, s.end.Code, s.end.Signal = true, ev.code, ev.sig
 				s.remark = time.NewTimer(time.Second)
 			case childGone:
 				return
@@ -138,7 +147,7 @@ func (s *supervisor) watch() {
 				s.stop(AtMost)
 			}
 		case <-after(s.remark):
-			if s.why == Itself {
+			if s.end.Why == Itself {
 				s.command.Warn("%s has ended and left others of its group behind; %q is held until they end", s.command.Argv[0], s.command.Name)
 			}
 		case <-after(s.kill):
@@ -156,8 +165,8 @@ func (s *supervisor) watch() {
 
 // stop ends the child for the reason why. A loss outweighs any other reason.
 func (s *supervisor) stop(why Why) {
-	if s.why != Lost {
-		s.why = why
+	if s.end.Why != Lost {
+		s.end.Why = why
 	}
 	s.terminate(syscall.SIGTERM)
 }
@@ -173,6 +182,9 @@ func (s *supervisor) terminate(sig os.Signal) {
 // forward sends a signal on to the child, which may do with it what it likes.
 // But once the child has ended, the rest of its group has only limited time.
 func (s *supervisor) forward(sig os.Signal) {
+	if EndsWait(sig) {
+		s.end.Asked = sig
+	}
 	if s.ended && EndsWait(sig) {
 		s.terminate(sig)
 		return
@@ -187,7 +199,7 @@ func (s *supervisor) stopped(sig syscall.Signal) {
 	if s.tty == nil {
 		return // whoever stopped it can resume it
 	}
-	if s.why != Itself {
+	if s.end.Why != Itself {
 		s.child.resume()
 		return
 	}
