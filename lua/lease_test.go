@@ -176,6 +176,7 @@ func leasedScripts() []leased {
 		{"new", lua.PermitUpdate, []string{"out", "claim"}, both([]any{"ZADD", "out", "9999999999999", "id"}), func(now int64) []any { return []any{"id", 90000, 7, 1000, now + within, ahead} }, []string{"out"}},
 		{"text", lua.LabelWrite, []string{"label"}, nil, fixed("text", 1000), nil},
 		{"closed", lua.LabelEnded, []string{"lock", "label"}, held, fixed("me", 1000, "text"), nil},
+		{"kept", lua.LabelEnded, []string{"out", "label"}, [][]any{{"ZADD", "out", "9999999999999", "id"}}, fixed("id", 1000, "text"), []string{"out"}},
 
 		{"first", lua.OnceBegin, fire, held, fixed("me", 1000, 2, long, 0, "who"), nil},
 		{"again", lua.OnceBegin, fire, append(slices.Clone(held), ran("failed")...), fixed("me", 1000, 2, long, 0, "who"), nil},

@@ -255,6 +255,8 @@ var (
 
 // The scripts of the semaphore of permits that expire.
 var (
+	//go:embed hex.lua
+	hexDigits string
 	//go:embed permitsemaphore/acquire.lua
 	permitAcquire string
 	//go:embed permitsemaphore/release.lua
@@ -280,7 +282,7 @@ var (
 	// contract.
 	PermitAcquire = newScript("permitsemaphore/acquire", integer+permitAcquire)
 	// PermitRelease gives permits back; see permitsemaphore/release.lua.
-	PermitRelease = newScript("permitsemaphore/release", integer+permitRelease)
+	PermitRelease = newScript("permitsemaphore/release", integer+hexDigits+permitRelease)
 	// PermitSet makes a semaphore; see permitsemaphore/set.lua.
 	PermitSet = newScript("permitsemaphore/set", integer+permitSet)
 	// PermitResize sets the number of permits; see permitsemaphore/resize.lua.
@@ -297,7 +299,7 @@ var (
 	// permitsemaphore/renew.lua.
 	PermitRenew = newScript("permitsemaphore/renew", permitRenew)
 	// PermitDelete removes a semaphore; see permitsemaphore/delete.lua.
-	PermitDelete = newScript("permitsemaphore/delete", integer+permitDelete)
+	PermitDelete = newScript("permitsemaphore/delete", integer+hexDigits+permitDelete)
 )
 
 // The scripts of the group lock.

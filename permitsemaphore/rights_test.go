@@ -78,7 +78,7 @@ func TestNeverHalfWay(t *testing.T) {
 		return func(now int64) []any { return []any{n, 7, keep, now + within, ahead, "ch", "PUBLISH"} }
 	}
 	release := func(mode string, ids ...any) func(int64) []any {
-		return func(int64) []any { return append([]any{mode, "ch", "PUBLISH"}, ids...) }
+		return func(int64) []any { return append([]any{mode, "ch", "PUBLISH", "label:"}, ids...) }
 	}
 	locktest.NeverHalfWay(t,
 		locktest.HalfWay{Script: lua.PermitAcquire, Keys: []string{"p", "out"}, Begin: begin, Args: acquire, Look: look},
@@ -100,7 +100,9 @@ func TestNeverHalfWay(t *testing.T) {
 		locktest.HalfWay{Script: lua.PermitResize, Keys: []string{"p", "out", "c"}, Args: changed(1), Look: look},
 		locktest.HalfWay{
 			Script: lua.PermitUpdate, Keys: []string{"out", "c"}, Begin: begin, Look: leases,
-			Args: func(now int64) []any { return []any{"a", 90000, 7, keep, now + within, ahead} },
+			Args: func(now int64) []any {
+				return []any{"a", 90000, 7, keep, now + within, ahead, "ch", "PUBLISH", "label:61"}
+			},
 		},
 	)
 }

@@ -21,6 +21,7 @@ type scripts struct {
 	channel string
 
 	keyArg, outArg, channelArg any // the same values as arguments
+	labelArg                   any // what the labels' keys begin with
 }
 
 var _ engine.Leaser = (*scripts)(nil)
@@ -31,6 +32,7 @@ func outKey(key string) string { return names.Suffixed(key, "timeout") }
 func newScripts(key string) *scripts {
 	s := &scripts{key: key, out: outKey(key), channel: names.Prefixed("redisson_sc", key)}
 	s.keyArg, s.outArg, s.channelArg = s.key, s.out, s.channel
+	s.labelArg = names.Label(key, "")
 	return s
 }
 
@@ -47,6 +49,9 @@ func (s *scripts) spec(name string) *engine.Spec {
 		Renewer: s,
 	}
 }
+
+// none is an argument that stands for nothing.
+var none any = ""
 
 // keep is how long the scripts remember requests, as an argument.
 var keep any = engine.Remembered.Milliseconds()
@@ -92,12 +97,16 @@ func (s *scripts) acquire(ctx context.Context, e *engine.Engine, opts run.Option
 }
 
 // Free runs permitsemaphore/release.
-func (s *scripts) Free(ctx context.Context, e *engine.Engine, opts run.Options, ids []string, all bool) ([]bool, error) {
+func (s *scripts) Free(ctx context.Context, e *engine.Engine, opts run.Options, ids []string, all, labelled bool) ([]bool, error) {
 	mode := "ANY"
 	if all {
 		mode = "ALL"
 	}
-	args := append(s.args(5+len(ids)), s.outArg, mode, s.channelArg, e.Verb())
+	label := s.labelArg
+	if !labelled {
+		label = none
+	}
+	args := append(s.args(6+len(ids)), s.outArg, mode, s.channelArg, e.Verb(), label)
 	for _, id := range ids {
 		args = append(args, id)
 	}
@@ -172,8 +181,8 @@ func (s *scripts) resize(ctx context.Context, e *engine.Engine, opts run.Options
 
 // update runs permitsemaphore/update.
 func (s *scripts) update(ctx context.Context, e *engine.Engine, opts run.Options, r *request, id string, lease time.Duration) (engine.Status, error) {
-	args := append(make([]any, run.Head, run.Head+10), s.outArg, r.claim, id, lease.Milliseconds(),
-		r.ticket.Number, keep, r.deadline.NotAfter, r.deadline.Ahead, s.channelArg, e.Verb())
+	args := append(make([]any, run.Head, run.Head+11), s.outArg, r.claim, id, lease.Milliseconds(),
+		r.ticket.Number, keep, r.deadline.NotAfter, r.deadline.Ahead, s.channelArg, e.Verb(), names.PermitLabel(s.key, id))
 	return s.runOn(ctx, e, opts, lua.PermitUpdate, 2, args)
 }
 
@@ -236,7 +245,7 @@ func (s *scripts) lease(ctx context.Context, e *engine.Engine, opts run.Options,
 
 // delete runs permitsemaphore/delete.
 func (s *scripts) delete(ctx context.Context, e *engine.Engine, opts run.Options) (bool, error) {
-	reply, err := e.Eval(ctx, opts, lua.PermitDelete, 2, append(s.args(2), s.outArg))
+	reply, err := e.Eval(ctx, opts, lua.PermitDelete, 2, append(s.args(3), s.outArg, s.labelArg))
 	return reply.Int == 1, err
 }
 

@@ -157,7 +157,7 @@ func TestAcquireScriptForMany(t *testing.T) {
 func TestReleaseScript(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		release := func(mode string, ids ...any) string {
-			return s.run(lua.PermitRelease, "p out", append([]any{mode, "ch", "PUBLISH"}, ids...)...)
+			return s.run(lua.PermitRelease, "p out", append([]any{mode, "ch", "PUBLISH", "label:"}, ids...)...)
 		}
 		s.do("SET", "p", 0)
 		s.do("ZADD", "out", never, "a", s.now()+20000, "b", never, "c", s.now()-1, "over")
@@ -207,8 +207,8 @@ func TestOtherScripts(t *testing.T) {
 			"a", 9000, "b", 9000, "x", 9000, "over", 9000, "a", 9000, "a", 1000))
 		s.do("ZREM", "out", "over")
 		require.Equal(s, "-1 a:9 b:∞", s.state(), "never shorter")
-		require.Equal(s, "1", s.run(lua.PermitDelete, "p out"))
-		require.Equal(s, "0", s.run(lua.PermitDelete, "p out"))
+		require.Equal(s, "1", s.run(lua.PermitDelete, "p out", "label:"))
+		require.Equal(s, "0", s.run(lua.PermitDelete, "p out", "label:"))
 	})
 }
 

@@ -181,10 +181,10 @@ func (s *Semaphore) release(ctx context.Context, op string, ids []string) (unkno
 	case len(slices.Compact(sorted)) < len(ids):
 		return nil, s.engine.Wrap(op, s.spec, errors.New("the id of a permit is given twice"))
 	}
-	ended := s.engine.Returning(ctx, s.spec, raw)
+	ended := s.engine.Returning(s.spec, raw)
 	maybe := false
 	err = s.engine.Return(ctx, op, s.spec, func(ctx context.Context, opts run.Options, _ run.Deadline) (engine.Status, error) {
-		out, err := s.scripts.Free(ctx, s.engine, opts, raw, true)
+		out, err := s.scripts.Free(ctx, s.engine, opts, raw, true, true)
 		unknown = nil
 		for i, there := range out {
 			if !there {
@@ -305,7 +305,7 @@ func (s *Semaphore) UpdateLease(ctx context.Context, id string, lease time.Durat
 	err = s.change(ctx, op, func(ctx context.Context, opts run.Options, r *request) (engine.Status, error) {
 		v, err := s.scripts.update(ctx, s.engine, opts, r, raw, lease)
 		if updated = v == engine.Granted; updated {
-			s.engine.Relet(ctx, s.spec, raw, sent, lease)
+			s.engine.Relet(s.spec, raw, sent, lease)
 		}
 		return v, err
 	})
@@ -332,7 +332,8 @@ func (s *Semaphore) LeaseTime(ctx context.Context, id string) (left time.Duratio
 
 // Delete removes the semaphore and all permits that are out, and reports
 // whether there was one. A holder whose permit the watchdog renews learns of it
-// within one renewal. Waiters continue to wait.
+// within one renewal. Waiters continue to wait. The labels of more than 500
+// permits last until their leases would have ended.
 func (s *Semaphore) Delete(ctx context.Context) (deleted bool, err error) {
 	err = s.engine.Ask(ctx, "delete", s.spec, false, func(ctx context.Context, opts run.Options) (err error) {
 		deleted, err = s.scripts.delete(ctx, s.engine, opts)

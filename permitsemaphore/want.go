@@ -100,7 +100,7 @@ func (w *want) Leases() []*engine.Lease {
 
 // Undo gives the permits back, if they are out.
 func (w *want) Undo(ctx context.Context, opts run.Options) (engine.Status, error) {
-	out, err := w.semaphore.scripts.Free(ctx, w.semaphore.engine, opts, w.ids, false)
+	out, err := w.semaphore.scripts.Free(ctx, w.semaphore.engine, opts, w.ids, false, w.cfg.Label != "")
 	if err != nil {
 		return 0, err
 	}
@@ -124,7 +124,7 @@ func (w *want) Sweep(ctx context.Context, opts run.Options) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	_, err := w.semaphore.scripts.Free(ctx, w.semaphore.engine, opts, ids, false)
+	_, err := w.semaphore.scripts.Free(ctx, w.semaphore.engine, opts, ids, false, w.cfg.Label != "")
 	return err
 }
 

@@ -77,20 +77,26 @@ var countBugs = []Bug{
 	{
 		Name: "permitsemaphore/not-all-or-none", What: "of several ids those that are out are released though one is unknown",
 		File: "lua/permitsemaphore/release.lua",
-		Old:  "local back = known > 0 and (not all or known == #ARGV - 3)", New: "local back = known > 0",
+		Old:  "local back = known > 0 and (not all or known == #ARGV - 4)", New: "local back = known > 0",
 		Package: "permitsemaphore", Run: "^TestReleaseScript$|^TestPermits$",
 	},
 	{
 		Name: "permitsemaphore/release-counted-twice", What: "a release of an unknown id adds a permit",
 		File: "lua/permitsemaphore/release.lua",
-		Old:  "  call('INCRBY', permits, reply[1])\n", New: "  call('INCRBY', permits, #ARGV - 3)\n",
+		Old:  "  call('INCRBY', permits, reply[1])\n", New: "  call('INCRBY', permits, #ARGV - 4)\n",
 		Package: "permitsemaphore", Run: "^TestReleaseScript$|^TestPermits$",
 	},
 	{
 		Name: "permitsemaphore/asks-behind-the-last", What: "a release that has given back the last permit asks for one that is unknown, and fails, in a slot on the move",
 		File: "lua/permitsemaphore/release.lua",
-		Old:  "if reply[i - 2] == 1 then", New: "if true then",
+		Old:  "if reply[i - 3] == 1 then", New: "if true then",
 		Package: "permitsemaphore", Run: "^TestCloseWhileTheSlotMoves$",
+	},
+	{
+		Name: "permitsemaphore/label-stays", What: "a permit that is given back by its id leaves its label for the rest of the lease",
+		File: "lua/permitsemaphore/release.lua",
+		Old:  "if back or reply[i - 3] == 0 then", New: "if reply[i - 3] == 0 then",
+		Run: "^TestLabelOfAPermit$",
 	},
 	{
 		Name: "permitsemaphore/renew-revives", What: "a renewal brings a permit back whose lease is over",

@@ -83,7 +83,7 @@ var watchdogBugs = []Bug{
 	{
 		Name: "label/ended-of-nobody", What: "a label is written for a holder that keeps nothing closed",
 		File: "lua/label/ended.lua",
-		Old:  "~= 'string' then", New: "== 'table' then",
+		Old:  "(redis.pcall('HGET', lock, field)) == 'string' then", New: "(redis.pcall('HGET', lock, field)) ~= 'table' then",
 		Run: "^TestClosedNotByAReader$",
 	},
 	{
@@ -123,9 +123,9 @@ var watchdogBugs = []Bug{
 		Package: "tests/handover", Run: "^TestEntryOfAnHeirWhoGivesUp$",
 	},
 	{
-		Name: "engine/label-of-the-old-lease", What: "the label of a permit ends with the lease it had before",
-		File: "internal/engine/lease.go",
-		Old:  "\tif d > 0 {\n\t\te.label(", New: "\tif d < 0 {\n\t\te.label(",
+		Name: "permitsemaphore/label-of-the-old-lease", What: "the label of a permit ends with the lease it had before",
+		File: "lua/permitsemaphore/update.lua",
+		Old:  "if ARGV[9] and lease > 0 then", New: "if false then",
 		Run: "^TestLabelOfAPermit$",
 	},
 	{

@@ -159,9 +159,6 @@ func (s *session) extend(ctx context.Context, o *object.Object, id string, lease
 		return exit.Errorf(exit.Failed, "%s is a %s, whose leases cannot be extended for one holder", text.Name(o.Name), o.Kind)
 	} else if left := o.Held(id).Lease; left >= 0 && left < lease { // a permanent one has no end
 		extended, err = permitsemaphore.New(s.client, o.Name).UpdateLease(ctx, id, lease)
-		if extended && o.Held(id).Label != "" {
-			_ = s.rdb.PExpire(ctx, o.LabelKey(id), lease).Err() // a label is for people
-		}
 	}
 	if err == nil && !extended {
 		err = changed(o.Name, id, nil)

@@ -132,7 +132,9 @@ func (s *session) free(ctx context.Context, o *object.Object, id string) error {
 	if l := s.lock(o, id); l != nil {
 		freed, err = l.ForceUnlockHolder(ctx, id)
 	} else if latchkey.Kind(o.Kind) == latchkey.KindPermitSemaphore {
-		freed, err = s.freePermit(ctx, o, id)
+		var n int
+		n, err = permitsemaphore.New(s.client, o.Name).TryRelease(ctx, id)
+		freed = n > 0
 	} else {
 		return exit.Errorf(exit.Failed, "%s is a %s, which cannot be taken from one holder", text.Name(o.Name), o.Kind)
 	}
@@ -140,14 +142,4 @@ func (s *session) free(ctx context.Context, o *object.Object, id string) error {
 		err = changed(o.Name, id, nil)
 	}
 	return err
-}
-
-// freePermit gives a permit back, and takes its label away, which the client that
-// has it would do.
-func (s *session) freePermit(ctx context.Context, o *object.Object, id string) (bool, error) {
-	n, err := permitsemaphore.New(s.client, o.Name).TryRelease(ctx, id)
-	if n > 0 && o.Held(id).Label != "" {
-		_ = s.rdb.Del(ctx, o.LabelKey(id)).Err() // it ends with the lease at the latest
-	}
-	return n > 0, err
 }

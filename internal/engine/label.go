@@ -10,8 +10,9 @@ import (
 )
 
 // The scripts of a lock write, keep and remove its label, except when a waiter
-// leaves a queue without it. The label of a permit has commands of its own, so
-// that permits without a label, and their scripts, are not affected. Nothing
+// leaves a queue without it. The label of a permit is written and renewed by
+// commands of its own, so that permits without a label, and their scripts, are not
+// affected; who gives the permit back removes it. Nothing
 // depends on a label, so a failure to write one is not reported. A label
 // expires with the lease at the latest.
 
@@ -130,23 +131,17 @@ func (e *Engine) KeepLabels(ctx context.Context, opts run.Options, batch []Renew
 	}
 }
 
-// dropLabels removes the labels of leases that were given back, or may have
-// been.
-func (e *Engine) dropLabels(ctx context.Context, leases ...*Lease) {
-	var keys []string
-	for _, l := range leases {
-		if l.cfg.Label == "" {
-			continue
-		}
-		l.mu.Lock()
-		written := l.written
-		l.mu.Unlock()
-		if written != nil {
-			<-written
-		}
-		keys = append(keys, names.PermitLabel(l.spec.Key, l.id))
+// labelled reports whether l may have a label. One that is being written is there
+// afterwards, so that a request sent from then on removes it.
+func (l *Lease) labelled() bool {
+	if l.cfg.Label == "" {
+		return false
 	}
-	if len(keys) > 0 {
-		e.writeLabels(ctx, run.CleanUp, "", keys, make([]time.Duration, len(keys)))
+	l.mu.Lock()
+	written := l.written
+	l.mu.Unlock()
+	if written != nil {
+		<-written
 	}
+	return true
 }

@@ -18,8 +18,9 @@ type Leaser interface {
 	Renewer
 	// Free gives back those of ids that are out; with all, either all of them
 	// or none. It returns for each whether it was out. No id is used twice, so
-	// a request may arrive late, or twice.
-	Free(ctx context.Context, e *Engine, opts run.Options, ids []string, all bool) (out []bool, err error)
+	// a request may arrive late, or twice. labelled is set if one of them may have
+	// a label, which goes with it.
+	Free(ctx context.Context, e *Engine, opts run.Options, ids []string, all, labelled bool) (out []bool, err error)
 }
 
 // A Lease is one such thing, from grant to release or loss.
@@ -286,9 +287,10 @@ func (l *Lease) Return(ctx context.Context) error {
 		}
 		again = true
 	}
+	labelled := l.labelled()
 	found := false
 	err := e.returned(ctx, func(ctx context.Context, opts run.Options, _ run.Deadline) (Status, error) {
-		out, err := s.Renewer.(Leaser).Free(ctx, e, opts, []string{l.id}, true)
+		out, err := s.Renewer.(Leaser).Free(ctx, e, opts, []string{l.id}, true, labelled)
 		if run.Classify(err) == run.Unknown {
 			maybe = true
 		}
@@ -309,9 +311,6 @@ func (l *Lease) Return(ctx context.Context) error {
 	}
 	st := l.state
 	l.mu.Unlock()
-	if st != unknown {
-		e.dropLabels(run.Detached(ctx, e.cfg.UnlockTimeout), l)
-	}
 	switch {
 	case st == lost:
 		e.lost(s, l.since, LossTaken)
@@ -333,9 +332,7 @@ func (l *Lease) giveUpRest(ctx context.Context) {
 	}
 	once := run.Detached(ctx, min(returnBound, l.engine.cfg.UnlockTimeout))
 	// If the request fails, the lease ends it.
-	if out, err := l.spec.Renewer.(Leaser).Free(once, l.engine, run.CleanUp, []string{l.id}, true); err == nil && out[0] {
-		l.engine.dropLabels(once, l)
-	}
+	_, _ = l.spec.Renewer.(Leaser).Free(once, l.engine, run.CleanUp, []string{l.id}, true, l.labelled())
 }
 
 func (l *Lease) setReturning(on bool) {
@@ -423,7 +420,7 @@ func (l *Lease) withinMaxHold(d time.Duration) (time.Duration, error) {
 // Returning notes that the things with those ids are about to be given back by
 // their ids, whether they are this client's or not. ended must be called when
 // that has succeeded or failed.
-func (e *Engine) Returning(ctx context.Context, s *Spec, ids []string) (ended func(done bool)) {
+func (e *Engine) Returning(s *Spec, ids []string) (ended func(done bool)) {
 	var mine []*Lease
 	ls := &e.leases
 	ls.mu.Lock()
@@ -435,6 +432,7 @@ func (e *Engine) Returning(ctx context.Context, s *Spec, ids []string) (ended fu
 	ls.mu.Unlock()
 	for _, l := range mine {
 		l.setReturning(true)
+		l.labelled()
 	}
 	return func(done bool) {
 		for _, l := range mine {
@@ -451,17 +449,12 @@ func (e *Engine) Returning(ctx context.Context, s *Spec, ids []string) (ended fu
 				l.end(lost, ErrLeaseLost, LossTaken)
 			}
 		}
-		if done {
-			e.dropLabels(run.Detached(ctx, e.cfg.UnlockTimeout), mine...)
-		}
 	}
 }
 
 // Relet notes that the thing with that id has got another lease, by a request
-// that was sent at sent: d, which is not renewed, or 0 for a permanent one. Its
-// label ends with the new lease, or with the previous one if the new lease has
-// no end.
-func (e *Engine) Relet(ctx context.Context, s *Spec, id string, sent watchdog.Instant, d time.Duration) {
+// that was sent at sent: d, which is not renewed, or 0 for a permanent one.
+func (e *Engine) Relet(s *Spec, id string, sent watchdog.Instant, d time.Duration) {
 	ls := &e.leases
 	ls.mu.Lock()
 	l := ls.m[leaseKey{s.Key, id}]
@@ -479,9 +472,5 @@ func (e *Engine) Relet(ctx context.Context, s *Spec, id string, sent watchdog.In
 	l.mu.Unlock()
 	if !ok {
 		l.end(lost, ErrLeaseLost, LossLimit)
-		return
-	}
-	if d > 0 {
-		e.label(ctx, l.cfg.Label, d, l)
 	}
 }

@@ -57,18 +57,18 @@ func (ls *leases) releaseAll(ctx context.Context) error {
 	for s, ids := range ids {
 		e := all[0].engine
 		for leases := range slices.Chunk(ids, freeBatch) {
-			batch := make([]string, len(leases))
+			batch, labelled := make([]string, len(leases)), false
 			for i, l := range leases {
 				batch[i] = l.id
+				labelled = l.labelled() || labelled
 			}
 			slots <- struct{}{}
 			wg.Go(func() {
 				defer func() { <-slots }()
 				err := e.returned(ctx, func(ctx context.Context, opts run.Options, _ run.Deadline) (Status, error) {
-					_, err := s.Renewer.(Leaser).Free(ctx, e, opts, batch, false)
+					_, err := s.Renewer.(Leaser).Free(ctx, e, opts, batch, false, labelled)
 					return Granted, err
 				})
-				e.dropLabels(run.Detached(ctx, e.cfg.UnlockTimeout), leases...)
 				if err != nil {
 					mu.Lock()
 					errs = append(errs, e.Wrap("close", s, err))

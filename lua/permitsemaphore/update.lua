@@ -1,7 +1,7 @@
--- permitsemaphore/update: give a permit another lease, from now. When that is a shorter
--- one, who waits is told, and looks again when it ends. Asking twice is
--- the same as asking once: the request is remembered, so that one that comes
--- again does not undo a later one.
+-- permitsemaphore/update: give a permit another lease, from now, and its label with it.
+-- When that is a shorter one, who waits is told, and looks again when it ends. Asking
+-- twice is the same as asking once: the request is remembered, so that one that comes
+-- again does not undo a later one. A lease for ever leaves the end of the label as it is.
 --
 -- KEYS[1]  the permits that are out: a zset of id -> end of the lease, ms since
 --          the epoch, or 922337203685477 for never
@@ -14,6 +14,7 @@
 -- ARGV[6]  the most by which ARGV[5] may lie ahead, ms
 -- ARGV[7]  Redis channel of the semaphore
 -- ARGV[8]  how to publish: 'PUBLISH', 'SPUBLISH', 'BOTH' or 'NONE'
+-- ARGV[9]  key of the label, which need not be there (may be absent)
 --
 -- Returns {1, server ms}   done
 --         {0, server ms}   it is not out, or its lease is over
@@ -40,6 +41,9 @@ local done = redis.pcall('ZADD', out, ends, id)
 if type(done) == 'table' then
   redis.call('SET', claim, last, 'PX', keep) -- it was not done: this user may not
   return done
+end
+if ARGV[9] and lease > 0 then
+  redis.pcall('PEXPIRE', ARGV[9], lease)
 end
 if ends < was then
   if verb == 'PUBLISH' or verb == 'BOTH' then

@@ -11,7 +11,6 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
-	"github.com/latchkey-go/latchkey/internal/names"
 )
 
 // An Object is what the commands show of a name, as JSON has it. docs/cli.md
@@ -233,9 +232,6 @@ func (o *Object) Held(id string) *latchkey.HolderInfo {
 	}
 	return nil
 }
-
-// LabelKey returns the key of a holder's label.
-func (o *Object) LabelKey(id string) string { return names.Label(o.Name, id) }
 
 // LeastPrefix is how many bytes of a holder id say whose it is.
 const LeastPrefix = 4
