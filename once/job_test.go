@@ -321,6 +321,21 @@ func TestNoOverlap(t *testing.T) {
 	}
 }
 
+// Who looks need not know the options of a job to see that it runs.
+func TestRunningSeenByOthers(t *testing.T) {
+	for _, opts := range [][]once.Option{nil, {once.NoOverlap()}} {
+		redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+			c := locktest.NewClient(t, b.Client())
+			require.True(t, do(t, once.New(c, "report", opts...), time.Now(), func(context.Context) error {
+				for _, looks := range [][]once.Option{nil, {once.NoOverlap()}} {
+					require.Equal(t, once.Running, last(t, once.New(c, "report", looks...)).Outcome)
+				}
+				return nil
+			}))
+		})
+	}
+}
+
 func TestNotLaterThan(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 		job := once.New(locktest.NewClient(t, b.Client()), "report", once.NotLaterThan(time.Minute))

@@ -1,6 +1,7 @@
 package once_test
 
 import (
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -9,5 +10,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if text := os.Getenv(machineConfig); text != "" {
+		machineMain(text)
+	}
 	goleak.VerifyTestMain(m, redistest.LeakOptions()...)
 }
