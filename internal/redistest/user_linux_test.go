@@ -62,7 +62,7 @@ func TestNoTestForgetsTheUser(t *testing.T) {
 		}
 		if d.IsDir() {
 			switch filepath.ToSlash(path) {
-			case "../../bench", "../../chaos", "../../cmd", "../../interop", "../../otel", "../../prom", "../../.cache", "../../.git":
+			case "../../bench", "../../chaos", "../../cmd", "../../contrib", "../../interop", "../../otel", "../../prom", "../../.cache", "../../.git":
 				return filepath.SkipDir // other modules
 			}
 			return nil

@@ -1,0 +1,7 @@
+// Package asynq lets schedulers and servers of github.com/hibiken/asynq on many machines
+// work together:
+//
+//   - [RunScheduler] runs a scheduler on the machine that leads, so that a periodic task
+//     is enqueued by one.
+//   - [Unique] is a middleware that processes one task of a key at a time.
+package asynq
