@@ -262,6 +262,18 @@ func TestLabelOfAPermit(t *testing.T) {
 			require.Equal(t, d, b.Redis.PTTL(ctx, "latchkey_label:{slots}:"+short.ID()).Val(), "another lease")
 		}
 		require.Equal(t, "short", holderOf(inspect(t, other, "slots"), short.ID()).Label)
+		for _, lease := range []time.Duration{4 * time.Hour, time.Minute} {
+			extended, err := others.ExtendLease(ctx, short.ID(), lease)
+			require.NoError(t, err)
+			require.True(t, extended)
+			require.Equal(t, 4*time.Hour, b.Redis.PTTL(ctx, "latchkey_label:{slots}:"+short.ID()).Val())
+		}
+		require.Equal(t, 4*time.Hour, holderOf(inspect(t, other, "slots"), short.ID()).Lease, "never shorter")
+		for _, id := range []string{"", "x", strings.Repeat("0", 32)} {
+			extended, err := others.ExtendLease(ctx, id, time.Hour)
+			require.NoError(t, err)
+			require.False(t, extended)
+		}
 
 		require.NoError(t, permits[0].Release(ctx))
 		require.Zero(t, b.Redis.Exists(ctx, "latchkey_label:{slots}:"+permits[0].ID()).Val())

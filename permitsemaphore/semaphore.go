@@ -312,6 +312,19 @@ func (s *Semaphore) UpdateLease(ctx context.Context, id string, lease time.Durat
 	return updated, err
 }
 
+// ExtendLease makes the lease of the permit with the given id last until at least
+// lease from now, and reports false if the permit is not out or its lease is over.
+// It never shortens a lease. lease is at least 1 ms. It is for a permit that
+// outlives the process that took it; the Permit in that process does not learn of
+// it. A caller that has the Permit should use Permit.Extend instead.
+func (s *Semaphore) ExtendLease(ctx context.Context, id string, lease time.Duration) (extended bool, err error) {
+	raw, ok := decodeID(id)
+	if !ok {
+		return false, nil
+	}
+	return s.engine.ExtendHolder(ctx, "extend", s.spec, raw, 1, lease)
+}
+
 // LeaseTime returns how long the lease of the permit with the given id lasts if
 // nobody renews it, or -1 if it is permanent. If the permit is not out or its
 // lease is over, the error is ErrNotHeld.

@@ -77,7 +77,7 @@ var watchdogBugs = []Bug{
 	{
 		Name: "engine/closed-without-its-end", What: "what HoldAtLeast keeps closed looks as if its job still ran",
 		File: "internal/engine/label.go",
-		Old:  "	text.Ended = e.Clock.At(now)\n", New: "",
+		Old:  "	who.Ended = e.Clock.At(time.Now())\n", New: "",
 		Run: "^TestClosedKeepsTheLabel$",
 	},
 	{

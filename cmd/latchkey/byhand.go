@@ -151,14 +151,14 @@ func newExtend(conn *connection) *cobra.Command {
 // extend makes the lease of one holder, which must have the object, last for lease
 // from now at least.
 func (s *session) extend(ctx context.Context, o *object.Object, id string, lease time.Duration) error {
-	extended := true
+	var extended bool
 	var err error
 	if l := s.lock(o, id); l != nil {
 		extended, err = l.ExtendHolder(ctx, id, lease)
 	} else if latchkey.Kind(o.Kind) != latchkey.KindPermitSemaphore {
 		return exit.Errorf(exit.Failed, "%s is a %s, whose leases cannot be extended for one holder", text.Name(o.Name), o.Kind)
-	} else if left := o.Held(id).Lease; left >= 0 && left < lease { // a permanent one has no end
-		extended, err = permitsemaphore.New(s.client, o.Name).UpdateLease(ctx, id, lease)
+	} else {
+		extended, err = permitsemaphore.New(s.client, o.Name).ExtendLease(ctx, id, lease)
 	}
 	if err == nil && !extended {
 		err = changed(o.Name, id, nil)

@@ -253,8 +253,7 @@ func (x *explanation) printHolders(out *text.Printer, o *explained, indent strin
 
 // describe tells who h is.
 func (h *explainedHolder) describe(o *explained) string {
-	taken := latchkey.TakenError{Holders: []latchkey.HolderInfo{h.info}, At: o.info.At}
-	line := text.Harmless(strings.TrimPrefix(taken.Error(), latchkey.ErrNotAcquired.Error()+": "))
+	line := strings.TrimPrefix(whoHas(&latchkey.TakenError{Holders: []latchkey.HolderInfo{h.info}, At: o.info.At}), ": ")
 	if h.Mode != "" {
 		line += ", to " + text.Phrase(h.Mode)
 	}

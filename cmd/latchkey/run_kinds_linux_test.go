@@ -143,17 +143,12 @@ func TestRunKindsHoldAtLeast(t *testing.T) {
 		assert.Equal(t, 2, code, stderr)
 		code, _, stderr = execute(t, runAt(s, []string{c.others, "-n", kind}, []string{"true"})...)
 		assert.Equal(t, exit.Conflict, code, kind)
-		if kind != "permits" {
-			assert.Regexp(t, "closed until its minimum time by .* sh.*, which ended .* ago, .* left", stderr)
-		}
+		assert.Regexp(t, "closed until its minimum time by .* sh.*, which ended .* ago, .* left", stderr)
 		o := decoded[object.Object](t, at(s, "show", kind)...)
 		require.Len(t, o.Holders, 1, kind)
 		assert.LessOrEqual(t, o.Holders[0].LeaseMs, int64(50_000), kind)
 		assert.Greater(t, o.Holders[0].LeaseMs, int64(20_000), kind)
 		assert.Regexp(t, "@.* sh$", o.Holders[0].Label, kind)
-		if kind == "permits" {
-			continue // a permit stays the same, with a shorter lease
-		}
 		assert.NotEmpty(t, o.Holders[0].Ended, kind)
 		_, stdout, _ := execute(t, at(s, "show", kind)...)
 		assert.Regexp(t, ` ended \S+ ago .* sh `, stdout, kind)

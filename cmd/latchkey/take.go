@@ -17,7 +17,9 @@ import (
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/connect"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/object"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
 	"github.com/latchkey-go/latchkey/fairlock"
+	"github.com/latchkey-go/latchkey/internal/engine"
 	"github.com/latchkey-go/latchkey/permitsemaphore"
 	"github.com/latchkey-go/latchkey/rlock"
 	"github.com/latchkey-go/latchkey/rwlock"
@@ -150,12 +152,17 @@ func (w *want) refused(client *latchkey.Client, addr string, err error) error {
 		if w.conflict == 0 {
 			return &exit.Error{Code: 0}
 		}
-		return exit.Errorf(w.conflict, "somebody else has %s%s", w.what(), strings.TrimPrefix(taken.Error(), latchkey.ErrNotAcquired.Error()))
+		return exit.Errorf(w.conflict, "somebody else has %s%s", w.what(), whoHas(taken))
 	}
 	if errors.Is(err, latchkey.ErrKeyConflict) {
 		err = fmt.Errorf("%s cannot be had: the key is %s", w.what(), object.WhatIs(context.Background(), client, w.name))
 	}
 	return connect.Unavailable(addr, err)
+}
+
+// whoHas tells who has what was refused, as ": held by …"; nothing if that is unknown.
+func whoHas(taken *latchkey.TakenError) string {
+	return text.Harmless(strings.TrimPrefix(taken.Error(), latchkey.ErrNotAcquired.Error()))
 }
 
 // what describes the object that the flags name.
@@ -181,7 +188,7 @@ func (w *want) get(ctx context.Context, client *latchkey.Client) (grip, error) {
 		opts = append(opts, latchkey.Label(w.label))
 	}
 	if w.permits > 0 {
-		return w.takePermit(ctx, permitsemaphore.New(client, w.name), opts)
+		return w.takePermit(ctx, client, opts)
 	}
 	if w.holdMin >= time.Millisecond {
 		opts = append(opts, latchkey.HoldAtLeast(w.holdMin))
@@ -209,7 +216,8 @@ func (w *want) lock(client *latchkey.Client) latchkey.Locker {
 
 // takePermit takes one of the permits, and first creates the semaphore if there
 // is none.
-func (w *want) takePermit(ctx context.Context, sem *permitsemaphore.Semaphore, opts []latchkey.LockOption) (grip, error) {
+func (w *want) takePermit(ctx context.Context, client *latchkey.Client, opts []latchkey.LockOption) (grip, error) {
+	sem := permitsemaphore.New(client, w.name)
 	set, err := sem.TrySetPermits(ctx, w.permits)
 	if err == nil && !set {
 		err = w.comparePermits(ctx, sem)
@@ -221,7 +229,7 @@ func (w *want) takePermit(ctx context.Context, sem *permitsemaphore.Semaphore, o
 	if err != nil {
 		return nil, err
 	}
-	return &heldPermit{Permit: p, sem: sem, until: time.Now().Add(w.holdMin)}, nil
+	return &heldPermit{Permit: p, want: w, client: client, sem: sem, since: time.Now()}, nil
 }
 
 // comparePermits warns if the number of permits is not that of --permits. The
@@ -254,20 +262,25 @@ func (h heldLock) release(ctx context.Context) (bool, error) { return false, h.U
 // A heldPermit is the grip of a permit.
 type heldPermit struct {
 	*permitsemaphore.Permit
-	sem   *permitsemaphore.Semaphore
-	until time.Time // earliest release
+	want   *want
+	client *latchkey.Client
+	sem    *permitsemaphore.Semaphore
+	since  time.Time
 }
 
 func (p *heldPermit) holder() string { return p.ID() }
 func (p *heldPermit) token() int64   { return 0 }
 
 func (p *heldPermit) release(ctx context.Context) (lingers bool, err error) {
-	left := time.Until(p.until)
+	left := time.Until(p.since.Add(p.want.holdMin))
 	if left < time.Millisecond || p.Remaining() <= 0 {
 		return false, p.Release(ctx)
 	}
 	kept, err := p.sem.UpdateLease(ctx, p.ID(), left)
-	if err == nil && !kept {
+	switch {
+	case err == nil && kept:
+		engine.Of(p.client).LabelKept(ctx, p.sem.Name(), p.ID(), p.want.label, p.since, left)
+	case err == nil:
 		err = errors.Join(latchkey.ErrLeaseLost, latchkey.ErrNotHeld)
 	}
 	return kept, err

@@ -196,6 +196,9 @@ func TestRunSaysWhatItWaitsFor(t *testing.T) {
 	require.NoError(t, err)
 	p := newPane(t, "160", "24", strings.Join(append([]string{binary}, runAt(s, []string{"job"}, []string{"echo", "mine"})...), " "))
 	p.shows(`latchkey: waiting for the lock "job": held by ann (`)
+	// Its client reports after 4 s and after 8 s.
+	later := regexp.MustCompile(`held by ann \(\S+\) for [567]`)
+	redistest.Until(t, "the line to be written over", func() bool { return later.MatchString(p.do("capture-pane", "-p")) })
 	require.NoError(t, h.Unlock(t.Context()))
 	p.shows("mine")
 	p.shows("code=0.")

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,13 +14,15 @@ import (
 const waitingAfter = time.Second
 
 // A waitingLine tells a person at a terminal what run waits for, on one line that is
-// written over.
+// written over every second.
 type waitingLine struct {
 	what string
 
-	mu   sync.Mutex
-	text string // on the terminal
-	over bool
+	mu    sync.Mutex
+	wait  latchkey.SlowWait // as last told
+	told  time.Time
+	timer *time.Timer // nil while nothing is shown
+	over  bool
 }
 
 // options returns the options of a client whose waits are shown; none if nobody would
@@ -35,18 +36,47 @@ func (l *waitingLine) options() []latchkey.Option {
 
 // show shows a wait.
 func (l *waitingLine) show(w latchkey.SlowWait) {
-	taken := latchkey.TakenError{Kind: w.Kind, Name: w.Name, Holders: w.Holders, Count: w.Count, At: w.At}
-	line := fmt.Sprintf("waiting for %s%s", l.what, strings.TrimPrefix(taken.Error(), latchkey.ErrNotAcquired.Error()))
-	if w.Place > 1 {
-		line += fmt.Sprintf(", %d before you", w.Place-1)
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.over {
 		return
 	}
-	l.text = text.Fit(os.Stderr, "latchkey: "+text.Harmless(line))
-	fmt.Fprintf(os.Stderr, "\r\x1b[K%s", l.text)
+	l.wait, l.told = w, time.Now()
+	if l.timer == nil {
+		l.timer = time.AfterFunc(time.Second, l.again)
+	}
+	l.draw()
+}
+
+// again shows the same wait a second later.
+func (l *waitingLine) again() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.over {
+		l.draw()
+		l.timer.Reset(time.Second)
+	}
+}
+
+// draw writes the line, with the times of now.
+func (l *waitingLine) draw() {
+	w := l.wait
+	taken := latchkey.TakenError{Kind: w.Kind, Name: w.Name, Count: w.Count, At: w.At}
+	passed := time.Since(l.told)
+	if !w.At.IsZero() {
+		taken.At = w.At.Add(passed)
+	}
+	for _, h := range w.Holders {
+		if !h.Ended.IsZero() { // it is not renewed
+			h.Lease = max(h.Lease-passed, time.Millisecond)
+		}
+		taken.Holders = append(taken.Holders, h)
+	}
+	line := fmt.Sprintf("waiting for %s%s", l.what, whoHas(&taken))
+	if w.Place > 1 {
+		line += fmt.Sprintf(", %d before you", w.Place-1)
+	}
+	fmt.Fprintf(os.Stderr, "\r\x1b[K%s", text.Fit(os.Stderr, "latchkey: "+text.Harmless(line)))
 }
 
 // clear ends the showing.
@@ -54,7 +84,8 @@ func (l *waitingLine) clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.over = true
-	if l.text != "" {
+	if l.timer != nil {
+		l.timer.Stop()
 		fmt.Fprint(os.Stderr, "\r\x1b[K")
 	}
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/hex"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/names"
@@ -69,17 +70,32 @@ func (s *Spec) label(holder string) string {
 // labelClosed writes the label of the holder in whose name ret keeps s closed,
 // if the work had a label. The script finds out whether s is closed.
 func (e *Engine) labelClosed(ctx context.Context, s *Spec, ret *Return) {
-	c, now := ret.Closed, time.Now()
-	left := c.until.Sub(now)
+	c := ret.Closed
+	left := time.Until(c.until)
 	if c.label == "" || left < time.Millisecond {
 		return
 	}
 	_, field := s.shown(ret.LingerAs)
-	text := e.who(c.label, c.since)
-	text.Ended = e.Clock.At(now)
+	e.labelEnded(ctx, s.Key, s.label(ret.LingerAs), field, c.label, c.since, left)
+}
+
+// LabelKept writes the label of a permit that stays out for left after the work, if
+// the work had a label.
+func (e *Engine) LabelKept(ctx context.Context, name, id, label string, since time.Time, left time.Duration) {
+	raw, err := hex.DecodeString(id)
+	if err == nil && label != "" {
+		key := e.Mapped(name)
+		e.labelEnded(ctx, names.Suffixed(key, "timeout"), names.Label(key, id), string(raw), label, since, left)
+	}
+}
+
+// labelEnded writes the label of what stays closed after the work; see label/ended.
+func (e *Engine) labelEnded(ctx context.Context, key, label, field, text string, since time.Time, left time.Duration) {
+	who := e.who(text, since)
+	who.Ended = e.Clock.At(time.Now())
 	opts := run.CleanUp
 	opts.Within = returnBound
-	args := append(make([]any, run.Head, run.Head+5), s.Key, s.label(ret.LingerAs), field, left.Milliseconds(), text.String())
+	args := append(make([]any, run.Head, run.Head+5), key, label, field, left.Milliseconds(), who.String())
 	_, _ = e.Eval(ctx, opts, lua.LabelEnded, 2, args)
 }
 
