@@ -19,6 +19,7 @@ import (
 	"github.com/latchkey-go/latchkey/elect"
 	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
+	"github.com/latchkey-go/latchkey/lua"
 )
 
 var errWork = errors.New("no paper")
@@ -668,4 +669,123 @@ func TestErrors(t *testing.T) {
 		require.Equal(t, "a", ts.comes())
 		require.LessOrEqual(t, time.Since(start), 15*time.Second)
 	})
+}
+
+// The record of a leader is there for as long as it leads, with the same beginning.
+func TestLongTerm(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		ts := newTerms(t)
+		c := locktest.NewClient(t, b.Client(), latchkey.WithRecheck(time.Hour), latchkey.WithWatchdogTimeout(10*time.Hour))
+		a := ts.standOn(c, "a")
+		ts.comes()
+		began := ts.last
+		for range 2 {
+			b.Advance(25 * time.Hour)
+			l := leader(t, a.Election)
+			require.Equal(t, "a", l.Identity)
+			require.Equal(t, began.Number, l.Term.Number)
+			require.True(t, began.Since.Equal(l.Term.Since))
+		}
+		a.stop(t)
+		b.Advance(25 * time.Hour)
+		require.Equal(t, []string{"redisson_lock_token:{e}:latchkey_elect"}, b.Redis.Keys(t.Context(), "*").Val())
+	})
+}
+
+// Candidates of one client with leases of their own: each term has its own.
+func TestLeasesDiffer(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		ctx := t.Context()
+		c := locktest.NewClient(t, b.Client())
+		ends := make(chan error, 2)
+		run := func(id string, lease time.Duration) {
+			ends <- elect.New(c, "e", elect.Identity(id), elect.Lease(lease)).Run(ctx, func(context.Context, elect.Term) error {
+				left := b.Redis.PTTL(ctx, "{e}:latchkey_elect").Val()
+				assert.LessOrEqual(t, left, lease, id)
+				assert.Greater(t, left, lease*2/3, id)
+				return nil
+			})
+		}
+		err := elect.New(c, "e").Run(ctx, func(context.Context, elect.Term) error {
+			for _, lease := range []time.Duration{20 * time.Second, time.Second} {
+				go run(lease.String(), lease)
+				b.Advance(time.Millisecond)
+			}
+			return nil
+		})
+		require.NoError(t, err)
+		require.NoError(t, <-ends)
+		require.NoError(t, <-ends)
+	})
+}
+
+// Who has lost the lock, or comes after a later term, does not begin.
+func TestBeginScript(t *testing.T) {
+	rdb := redistest.Start(t).Client(t)
+	ctx := t.Context()
+	run := func(s *lua.Script, args ...any) []int64 {
+		t.Helper()
+		got, err := rdb.Eval(ctx, s.Source, []string{"lock", "record"}, args...).Int64Slice()
+		require.NoError(t, err)
+		return got
+	}
+	begin := func(holder string, term int) []int64 {
+		t.Helper()
+		return run(lua.ElectBegin, holder, term, "id of "+holder, "v", "who", 60000, "ch", "PUBLISH")
+	}
+	status := func(got []int64) int64 { return got[0] }
+
+	require.EqualValues(t, -1, status(begin("a:1", 5)), "it does not have the lock")
+	require.Zero(t, rdb.Exists(ctx, "record").Val())
+	require.NoError(t, rdb.HSet(ctx, "lock", "a:1", 1).Err())
+	first := begin("a:1", 5)
+	require.EqualValues(t, 1, status(first))
+	time.Sleep(2 * time.Millisecond)
+	require.Equal(t, first[:2], begin("a:1", 5)[:2], "asking twice is the same")
+	require.NoError(t, rdb.Del(ctx, "lock").Err())
+	require.NoError(t, rdb.HSet(ctx, "lock", "b:1", 1).Err())
+	require.EqualValues(t, 0, status(begin("b:1", 5)), "it was begun by somebody else")
+	require.EqualValues(t, 0, status(begin("b:1", 4)), "a later one was begun")
+	require.Equal(t, "id of a:1", rdb.HGet(ctx, "record", "identity").Val())
+
+	offer := func(holder, nonce, next string) int64 {
+		t.Helper()
+		return status(run(lua.ElectOffer, holder, nonce, next, "ch", "PUBLISH"))
+	}
+	accept := func(holder, nonce string, yes int) int64 {
+		t.Helper()
+		return status(run(lua.ElectAccept, holder, nonce, yes, "ch", "PUBLISH"))
+	}
+	require.EqualValues(t, -1, offer("a:1", "n", "c"), "it has lost the lock")
+	require.EqualValues(t, -1, offer("b:1", "n", "c"), "it has not begun")
+	require.EqualValues(t, 1, status(begin("b:1", 6)))
+	require.EqualValues(t, 0, accept("c:1", "n", 1), "nothing is offered")
+	for range 2 {
+		require.EqualValues(t, 1, offer("b:1", "n", "c"))
+	}
+	require.EqualValues(t, 0, accept("c:1", "m", 1), "that is not offered")
+	for range 2 {
+		require.EqualValues(t, 1, accept("c:1", "n", 1))
+	}
+	require.EqualValues(t, 1, offer("b:1", "n", "c"), "a late repetition takes nothing back")
+	require.EqualValues(t, 0, accept("d:1", "n", 1), "somebody else has accepted")
+	require.EqualValues(t, 0, accept("d:1", "n", 0))
+	require.EqualValues(t, 0, offer("b:1", "n", ""), "it was accepted")
+	for range 2 {
+		_ = accept("c:1", "n", 0)
+		require.False(t, rdb.HExists(ctx, "record", "accepted").Val())
+	}
+	require.EqualValues(t, 1, offer("b:1", "o", "c"))
+	for range 2 {
+		require.EqualValues(t, 1, offer("b:1", "o", ""), "it is withdrawn")
+	}
+	require.EqualValues(t, 0, accept("c:1", "o", 1))
+	require.EqualValues(t, 1, offer("b:1", "p", "c"))
+	require.EqualValues(t, 1, accept("c:1", "p", 1))
+	require.NoError(t, rdb.Rename(ctx, "lock", "old").Err())
+	require.NoError(t, rdb.HSet(ctx, "lock", "c:1", 1).Err())
+	require.EqualValues(t, 2, accept("c:1", "p", 0), "it has the lock already")
+	require.EqualValues(t, 1, status(begin("c:1", 7)))
+	require.Equal(t, int64(6), rdb.HLen(ctx, "record").Val(), "no offer is left")
+	require.Positive(t, rdb.PTTL(ctx, "record").Val())
 }

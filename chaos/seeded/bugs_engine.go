@@ -107,7 +107,7 @@ var engineBugs = []Bug{
 	{
 		Name: "engine/unlock-with-the-callers-context", What: "an Unlock under a cancelled context leaves the lock (blnk #354, ncps #913)",
 		File: "internal/engine/release.go",
-		Old:  "return h.unlock(run.Detached(ctx, e.cfg.UnlockTimeout))", New: "_ = e\n\treturn h.unlock(ctx)",
+		Old:  "return h.unlock(run.Detached(ctx, e.cfg.UnlockTimeout), nil)", New: "_ = e\n\treturn h.unlock(ctx, nil)",
 		Package: "tests/faults", Run: "^TestFaultUnlockWithEndedContext$",
 	},
 	{

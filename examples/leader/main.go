@@ -13,25 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/latchkey-go/latchkey"
-	"github.com/latchkey-go/latchkey/rlock"
+	"github.com/latchkey-go/latchkey/elect"
 )
-
-// campaign calls lead whenever this instance is the leader, until ctx is done. lead
-// returns when its context is done: the instance stops, or leads no longer.
-func campaign(ctx context.Context, client *latchkey.Client, name string, lead func(context.Context) error) error {
-	leader := rlock.New(client, "leader")
-	for ctx.Err() == nil {
-		err := latchkey.Do(ctx, leader, lead, latchkey.Label(name))
-		switch {
-		case ctx.Err() != nil: // the instance stops
-		case errors.Is(err, latchkey.ErrLeaseLost):
-			log.Print(name, " has lost the lead: ", err) // and stands again
-		case err != nil:
-			return err
-		}
-	}
-	return nil
-}
 
 func main() {
 	opts, err := redis.ParseURL(cmp.Or(os.Getenv("REDIS_URL"), "redis://localhost:6379"))
@@ -41,30 +24,42 @@ func main() {
 	opts.ContextTimeoutEnabled = true
 	rdb := redis.NewClient(opts)
 	defer rdb.Close()
+	ctx := context.Background()
 
 	leads := make(chan string)
-	start := func(name string) (stop func()) {
-		ctx, cancel := context.WithCancel(context.Background())
+	start := func(name string) (instance *elect.Election, stop func()) {
+		ctx, cancel := context.WithCancel(ctx)
 		client := latchkey.New(rdb)
+		instance = elect.New(client, "poller", elect.Identity(name))
 		stopped := make(chan bool)
 		go func() {
 			defer close(stopped)
 			defer client.Close()
-			err := campaign(ctx, client, name, func(ctx context.Context) error {
+			err := instance.Run(ctx, func(ctx context.Context, _ elect.Term) error {
 				leads <- name
 				<-ctx.Done() // the work of a leader
 				return nil
 			})
-			if err != nil {
+			if !errors.Is(err, context.Canceled) {
 				log.Print(err)
 			}
 		}()
-		return func() { cancel(); <-stopped }
+		return instance, func() { cancel(); <-stopped }
 	}
 
-	stopA := start("a")
+	a, stopA := start("a")
 	fmt.Println(<-leads, "leads")
-	stopB := start("b")
+	b, stopB := start("b")
+	if err := a.Transfer(ctx, "b"); err != nil { // such as before a is replaced by a new version
+		log.Fatal(err)
+	}
+	fmt.Println(<-leads, "leads")
+	leader, err := a.Leader(ctx) // anybody can ask
+	fmt.Println(leader.Identity, err)
+	if err := b.Resign(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(<-leads, "leads")
 	stopA()
 	fmt.Println("a has stopped")
 	fmt.Println(<-leads, "leads")

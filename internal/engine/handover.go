@@ -40,7 +40,7 @@ func (h *Hold) handOver() bool {
 			return false
 		}
 		c, own := next.attempt, next.attempt.holding
-		if !c.fresh || !c.renewed() || c.lease() != e.renewed(h.cfg) {
+		if !c.fresh || !c.renewed() || e.renewed(c.cfg) != e.renewed(h.cfg) {
 			next.Cancel()
 			own.unlockOps()
 			return false
@@ -66,8 +66,8 @@ func (h *Hold) handOver() bool {
 }
 
 // canBeTakenOver reports whether a waiter can take over hd, which nobody uses
-// now, with the lease full. The holding must do exactly what the waiter asks for, and no request of
-// the previous Hold may still arrive. The caller has ops.
+// now, with the lease full. The holding must do exactly what the waiter asks for, and no
+// request of the previous Hold may still arrive. The caller has ops.
 func (hd *holding) canBeTakenOver(s *Spec, full time.Duration) bool {
 	now := time.Now()
 	hd.mu.Lock()

@@ -110,7 +110,7 @@ func TestExtendAnsweredAsTheHoldIsGivenUp(t *testing.T) {
 		require.NoError(t, err)
 		close(scripts.goOn)
 		require.ErrorIs(t, <-extended, ErrNotHeld)
-		require.False(t, hd.canBeTakenOver(s, 30*time.Second))
+		require.False(t, hd.canBeTakenOver(s, hd.engine.renewed(h.cfg)))
 		require.NoError(t, h.giveBack(t.Context(), target, trusted, nil))
 	})
 }
