@@ -45,7 +45,8 @@ type SlowWait struct {
 // A report costs one Info, which the reports of one object in a second share.
 // While anybody waits, one goroutine of the client looks eight times in d; an
 // acquire notes where it was called. Without the option nothing of that happens.
-// The wait for a Redlock is not reported, and of a multi-lock that for a member.
+// Of a multi-lock the wait for a member is reported, and of a Redlock that for its
+// first member.
 func WithSlowWait(d time.Duration) Option {
 	between("WithSlowWait", d, 10*time.Millisecond)
 	return optionFunc(func(c *engine.Config) { c.SlowWait = d })

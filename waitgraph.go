@@ -19,8 +19,8 @@ import "github.com/latchkey-go/latchkey/internal/engine"
 // and whatever this Client holds under the holder of WithHolder. A caller that
 // waits with neither, such as one that uses the outer ctx inside Do, is not
 // published. Permits are not held in this sense, nor are the locks of another
-// Client. The wait for a Redlock is not published, and of a multi-lock that for a
-// member. Goroutines that share a holder of WithHolder count as one: what one of
+// Client. Of a multi-lock the wait for a member is published, and of a Redlock
+// that for its first member. Goroutines that share a holder of WithHolder count as one: what one of
 // them holds, all who wait are said to hold.
 func WithWaitGraph() Option {
 	return optionFunc(func(c *engine.Config) { c.WaitGraph = true })

@@ -57,22 +57,27 @@ func (t *attempt) majority(ctx context.Context) (*whole, error) {
 // A redWaiter is a caller that waits for a majority, as the wait loop sees it.
 type redWaiter struct {
 	*attempt
-	caller   context.Context
-	last     round
-	rounds   int
-	pause    time.Duration // longest delay before the next round
-	failing  time.Time     // since when no majority answers; zero while one does
-	patience time.Duration
+	engine.Outsider // of the first member; empty in a line of its own
+	caller          context.Context
+	last            round
+	rounds          int
+	pause           time.Duration // longest delay before the next round
+	failing         time.Time     // since when no majority answers; zero while one does
+	patience        time.Duration
 }
 
 // wait joins the line of waiters and asks when it is at the head.
 func (c *redWaiter) wait(ctx context.Context) error {
-	lines, m := c.lock.line(ctx)
+	lines, shown, m := c.lock.line(ctx)
 	p := wait.Policy{
 		Poll:        wait.Backoff{Initial: pauseFirst, Max: pauseMost, Multiplier: 2},
 		Recheck:     pauseMost,
 		Unconfirmed: pauseMost,
 		Exclusive:   true,
+	}
+	if shown.engine != nil {
+		c.Outsider = shown.spec.Outsider(ctx, &c.cfg)
+		p.Events = c.Outsider
 	}
 	if m.engine != nil {
 		p.Listen = func() wait.Hints { return m.engine.Hints(m.spec) }
@@ -89,33 +94,32 @@ func (c *redWaiter) wait(ctx context.Context) error {
 	return err
 }
 
-// line returns the lines in which the waiters of l stand, and the member whose
-// wake-ups they hear. A caller that may already hold l stands in a line of its
-// own.
-func (l *Lock) line(ctx context.Context) (*wait.Lines, member) {
-	var first *engine.Engine
+// line returns the lines in which the waiters of l stand, the member for which they
+// are seen to wait, and the member whose wake-ups they hear. A caller that may already
+// hold l stands in a line of its own, where nobody sees it.
+func (l *Lock) line(ctx context.Context) (lines *wait.Lines, first, hears member) {
 	var heard []member
 	for m := range l.leaves() {
 		if m.engine == nil {
 			continue
 		}
 		if m.engine.HeldBy(ctx, m.spec) != "" {
-			return wait.NewLines(), member{}
+			return wait.NewLines(), member{}, member{}
 		}
-		if first == nil {
-			first = m.engine
+		if first.engine == nil {
+			first = m
 		}
 		if m.spec.Channel != "" && !m.engine.Reticence().Silent() {
 			heard = append(heard, m)
 		}
 	}
 	switch {
-	case first == nil:
-		return wait.NewLines(), member{}
+	case first.engine == nil:
+		return wait.NewLines(), first, first
 	case len(heard) == 0:
-		return first.Lines(), member{}
+		return first.engine.Lines(), first, member{}
 	}
-	return first.Lines(), heard[rand.IntN(len(heard))]
+	return first.engine.Lines(), first, heard[rand.IntN(len(heard))]
 }
 
 // Try makes one round.

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/inspect"
 	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/multilock"
@@ -586,5 +588,45 @@ func TestRedHoldAtLeast(t *testing.T) {
 		time.Sleep(time.Second + time.Millisecond)
 		clean(t, fl.envs...)
 		locktest.MustUnlock(t, locktest.MustLock(t, l))
+	})
+}
+
+// TestRedIsSeenToWait checks that the wait for a majority counts as that for its first
+// member, whether its caller asks or stands behind one that does.
+func TestRedIsSeenToWait(t *testing.T) {
+	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
+		var mu sync.Mutex
+		var places []int
+		clients := fl.more(t, latchkey.WithWaitGraph(), latchkey.WithSlowWait(5*time.Second), latchkey.WithObserver(latchkey.Observer{
+			SlowWait: func(w latchkey.SlowWait) {
+				mu.Lock()
+				defer mu.Unlock()
+				assert.Equal(t, "r", w.Name)
+				assert.Len(t, w.Holders, 1)
+				places = append(places, w.Place)
+			},
+		}))
+		other := multilock.NewRed(rlocks("r", clients...)...)
+		h, mine := locktest.MustLock(t, l), locktest.MustLock(t, rlock.New(clients[0], "a"))
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() { _, _ = other.TryLock(mine.Context(), latchkey.Wait(8*time.Second)) })
+			synctest.Wait()
+		}
+		time.Sleep(7 * time.Second)
+		waits, err := inspect.Waits(t.Context(), engine.Of(fl.clients[0]), "a", []string{mine.HolderID()})
+		require.NoError(t, err)
+		require.Len(t, waits[mine.HolderID()], 1)
+		require.Equal(t, "r", waits[mine.HolderID()][0].Key)
+		all.Wait()
+		time.Sleep(time.Second)
+		waits, err = inspect.Waits(t.Context(), engine.Of(fl.clients[0]), "a", []string{mine.HolderID()})
+		require.NoError(t, err)
+		require.Empty(t, waits)
+		mu.Lock()
+		require.Equal(t, []int{1, 2}, places)
+		mu.Unlock()
+		locktest.MustUnlock(t, mine)
+		locktest.MustUnlock(t, h)
 	})
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"sync"
 	"time"
 )
@@ -26,6 +27,22 @@ type waiting struct {
 	*attempt
 	id string // of the holder that it will be, as Redis will show it; empty if there will be none
 }
+
+// An Outsider is the part of a claim in the lines of this client by which those that
+// look at who waits see it, where the claim is no attempt of the engine's. It is the
+// wait.Events of the claim.
+type Outsider struct{ attempt }
+
+// Outsider returns the part of a claim that waits for s from now on.
+func (s *Spec) Outsider(ctx context.Context, cfg *LockConfig) Outsider {
+	return Outsider{newAttempt(ctx, s, cfg)}
+}
+
+// Slept is called when the claim stands in its line.
+func (o Outsider) Slept() { o.spec.engine.watchWaits() }
+
+// Missed is called when a wake-up was missed.
+func (Outsider) Missed() {}
 
 // waiting returns the calls that wait, and those that are about to ask. Those for
 // one thing are in the order in which they are served.
