@@ -789,3 +789,27 @@ func TestBeginScript(t *testing.T) {
 	require.Equal(t, int64(6), rdb.HLen(ctx, "record").Val(), "no offer is left")
 	require.Positive(t, rdb.PTTL(ctx, "record").Val())
 }
+
+// In a cluster, with a prefix, messages go by sharded pub/sub.
+func TestCluster(t *testing.T) {
+	cl := redistest.StartCluster(t, 3)
+	for _, prefix := range []string{"", "app:"} {
+		ts := newTerms(t)
+		stand := func(id string) *running {
+			return ts.standOn(locktest.NewClient(t, cl.Client(t), latchkey.WithKeyPrefix(prefix)), id)
+		}
+		a := stand("a")
+		require.Equal(t, "a", ts.comes())
+		b := stand("b")
+		redistest.Until(t, "a candidate", func() bool { return b.client.Stats().Waiting == 1 })
+		redistest.Until(t, "a transfer", func() bool { return a.Transfer(t.Context(), "b") == nil })
+		require.Equal(t, "b", ts.comes())
+		require.NoError(t, b.Resign(t.Context()))
+		require.Equal(t, "a", ts.comes())
+		b.stop(t)
+		a.stop(t)
+		seen, unfollow := follow(t, a.Election)
+		require.Zero(t, locktest.Receive(t, "nobody", seen))
+		unfollow()
+	}
+}

@@ -22,12 +22,8 @@ type scripts struct {
 }
 
 func newScripts(e *engine.Engine, name string) *scripts {
-	s := &scripts{
-		engine:  e,
-		lock:    e.Mapped(names.Election(name)),
-		record:  e.Mapped(names.Leader(name)),
-		channel: names.LeaderChannel(e.Mapped(name)),
-	}
+	s := &scripts{engine: e, lock: e.Mapped(names.Election(name)), record: e.Mapped(names.Leader(name))}
+	s.channel = names.LeaderChannel(s.record)
 	s.spec = e.Prepare(&engine.Spec{Kind: "elect", Name: name, Key: s.record, Keys: []string{s.record, s.lock, s.channel}})
 	return s
 }

@@ -87,9 +87,9 @@ func Election(name string) string { return Suffixed(name, "latchkey_elect") + tw
 // Leader returns the key of the record of an election's leader.
 func Leader(name string) string { return Suffixed(name, "latchkey_leader") + twin(name) }
 
-// LeaderChannel returns the Redis channel of an election, on which is told that the
-// record has changed. Who may wait for locks of that name may use it.
-func LeaderChannel(name string) string { return Prefixed("redisson_lock__channel", Leader(name)) }
+// LeaderChannel returns the Redis channel on which is told that the record of an election
+// has changed, whose key is record. Who may wait for locks of that name may use it.
+func LeaderChannel(record string) string { return Prefixed("redisson_lock__channel", record) }
 
 // twin distinguishes the keys of "{x}" from those of "x".
 func twin(name string) string {

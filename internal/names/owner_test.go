@@ -30,7 +30,7 @@ func TestOwner(t *testing.T) {
 			Run(name, "1800000000000"):                                   SideRun,
 			Runs(name):                                                   SideRun,
 			Leader(name):                                                 SideNote,
-			LeaderChannel(name):                                          SideNote,
+			LeaderChannel(Leader(name)):                                  SideNote,
 			Suffixed(name, "timeout"):                                    SideTimeout,
 			Suffixed(name, holder) + ":rwlock_timeout:2":                 SideTimeout,
 			Prefixed("redisson_lock__channel", name):                     SideWakeUps,
