@@ -42,8 +42,8 @@
 // A leader begins with two commands (acquire, begin) and stops with two (release, tell).
 // However many candidates and observers a client has, they share one subscription and
 // read the record with one command at each change and at the recheck (5 s). A Transfer
-// takes ten commands, one after the other; four of them come after the leader's function
-// has returned and before that of the next one is called.
+// takes ten commands, one after the other; six of them come after the leader's function has
+// returned and before that of the next one is called, the pass of the lock among them.
 //
 // # What others have
 //
