@@ -11,6 +11,7 @@ import (
 	"github.com/latchkey-go/latchkey/chaos/model"
 	"github.com/latchkey-go/latchkey/chaos/workload"
 	"github.com/latchkey-go/latchkey/countdownlatch"
+	"github.com/latchkey-go/latchkey/once"
 	"github.com/latchkey-go/latchkey/permitsemaphore"
 	"github.com/latchkey-go/latchkey/rwlock"
 	"github.com/latchkey-go/latchkey/semaphore"
@@ -78,6 +79,9 @@ func (x *round) quiet(ctx context.Context, admin *latchkey.Client, o *outcome, l
 				x.conserved(ctx, o, name, s.AvailablePermits, workload.Capacity, workload.Capacity)
 				_, err := s.Delete(ctx)
 				x.gone(o, name, err)
+			case "once":
+				job, _ := workload.Job(admin, name, i)
+				x.ended(ctx, o, name, job)
 			case "countdownlatch":
 				_, err := countdownlatch.New(admin, name).Delete(ctx)
 				x.gone(o, name, err)
@@ -132,6 +136,25 @@ func (x *round) conserved(ctx context.Context, o *outcome, name string, availabl
 			return
 		}
 		has = n
+		wait(ctx, 50*time.Millisecond)
+	}
+}
+
+// ended waits until no run of a job goes on.
+func (x *round) ended(ctx context.Context, o *outcome, name string, job *once.Job) {
+	for {
+		runs, err := job.Runs(ctx, 1000)
+		i := slices.IndexFunc(runs, func(r once.Run) bool { return r.Outcome == once.Running })
+		switch {
+		case err != nil:
+			o.fail("%s: %v", name, err)
+			return
+		case i < 0:
+			return
+		case ctx.Err() != nil:
+			o.fail("%s still runs in the end: %+v", name, runs[i])
+			return
+		}
 		wait(ctx, 50*time.Millisecond)
 	}
 }

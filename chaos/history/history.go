@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Op is what was called.
@@ -22,6 +23,10 @@ const (
 	CountDown Op = "countdown"
 	Await     Op = "await"
 	Read      Op = "read" // N is what was read
+
+	// Of a fire of a job. Each run is an Acquire, where N is how many attempts there may
+	// be, and a Release, where N is 1 if it was noted as done.
+	Do Op = "do" // OK if there was nothing to do, Refused if it was run here and failed, and ended so
 
 	// Expire and RExpire are called by nobody: from then on, the hold may have
 	// ended. See [Entry.End].
@@ -40,6 +45,9 @@ const (
 	None                   // it did not, for a reason that tells nothing of the object
 	Unknown                // it may take effect yet, or have done so, or not
 )
+
+// Kept is for how long Redis knows of the run of a job.
+const Kept = time.Minute
 
 // Forever is the time at which a call without an answer returns.
 const Forever = math.MaxInt64

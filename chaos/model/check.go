@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -155,6 +156,13 @@ func Check(entries []history.Entry, losses []Loss, limit, leaving time.Duration)
 
 func (v *Verdict) key(key string, entries []history.Entry, losses []Loss, limit, leaving time.Duration) {
 	kind := entries[0].Kind
+	if kind == "once" {
+		v.exclusion(key, kind, entries, losses)
+		if strings.Contains(key, "@") { // else it is for all fires of a job
+			v.fire(key, entries, losses)
+		}
+		return
+	}
 	machine, known := Kinds[kind]
 	if !known {
 		v.Violations = append(v.Violations, Violation{Key: key, What: "nobody knows how to check a " + kind})

@@ -20,7 +20,7 @@ import (
 // Kinds are the kinds of object that there is a workload for.
 var Kinds = []string{
 	"rlock", "nonreentrant", "fenced", "spin", "fairlock", "rwlock", "multilock", "group",
-	"semaphore", "permitsemaphore", "countdownlatch",
+	"semaphore", "permitsemaphore", "countdownlatch", "once",
 }
 
 // How the objects of a campaign are set up.
@@ -150,6 +150,8 @@ func (w *worker) steps() func(ctx context.Context, i int) error {
 		return w.multi
 	case "group":
 		return w.group
+	case "once":
+		return w.once
 	}
 	return w.lock
 }
