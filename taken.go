@@ -157,9 +157,10 @@ func (c *Client) taken(ctx context.Context, kind, name string, left time.Duratio
 // most a second. Default: a refusal tells its lease only.
 //
 // An acquire that waits reads it once, at the end of its Wait. A lock made of
-// others tells who has the member that refused, and a Redlock only that it was
-// refused. The details need the rights of Info; without them TakenError.Err says
-// why there are none.
+// others tells who has the member that refused. A Redlock reads all members at
+// once, and whoever has most of them is the first of Holders; holders of one
+// process with one label count as one. The details need the rights of Info;
+// without them TakenError.Err says why there are none.
 func WithTakenDetails() Option {
 	return optionFunc(func(c *engine.Config) { c.TakenDetails = true })
 }

@@ -227,6 +227,9 @@ func TestRefusalsOfMembers(t *testing.T) {
 		red := multilock.NewRed(rlock.New(c, "b"), rlock.New(second, "b"), rlock.New(third, "b"))
 		locked(t, rlock.New(newClient(t, fleet[1].Client()), "b"))
 		_, err := red.TryLock(t.Context())
-		require.Equal(t, "multilock", takenBy(t, err).Kind)
+		taken := takenBy(t, err)
+		require.Equal(t, "multilock", taken.Kind)
+		require.Equal(t, red.Name(), taken.Name)
+		require.Len(t, taken.Holders, 1, "of the client with the option")
 	})
 }

@@ -180,9 +180,6 @@ func (l *Lock) notHeld() error {
 	return engine.ErrNotHeld
 }
 
-// taken is the reason of a refusal of a Redlock: others have a majority, or parts of one.
-func (l *Lock) taken() error { return &latchkey.TakenError{Kind: "multilock", Name: l.name} }
-
 // wrap returns err as an *Error, or nil for nil.
 func (l *Lock) wrap(op string, err error) error {
 	if err == nil {

@@ -630,3 +630,63 @@ func TestRedIsSeenToWait(t *testing.T) {
 		locktest.MustUnlock(t, h)
 	})
 }
+
+// TestRedSaysWhoHasIt checks that a refusal names whoever has a majority first, also to a
+// caller that stood behind another.
+func TestRedSaysWhoHasIt(t *testing.T) {
+	inRed(t, func(t *testing.T, fl *fleet, _ *multilock.Lock) {
+		clients := fl.more(t)
+		for i, label := range []string{"bob", "", "ann", "ann", "ann"} {
+			locktest.MustLock(t, rlock.New(clients[i], "r"), latchkey.Label(label), latchkey.Lease(time.Duration(i+1)*time.Minute))
+		}
+		var all sync.WaitGroup
+		for _, details := range []bool{true, false} {
+			var opts []latchkey.Option
+			if details {
+				opts = append(opts, latchkey.WithTakenDetails())
+			}
+			other := fl.another(t, opts...)
+			for _, wait := range []time.Duration{0, 5 * time.Second, 5 * time.Second} {
+				all.Go(func() {
+					_, err := other.TryLock(t.Context(), latchkey.Wait(wait))
+					var taken *latchkey.TakenError
+					require.ErrorAs(t, err, &taken)
+					require.Equal(t, "multilock", taken.Kind)
+					require.Equal(t, other.Name(), taken.Name)
+					require.NoError(t, taken.Err)
+					if wait == 0 {
+						require.InDelta(t, 4*time.Minute, taken.Lease, float64(2*time.Minute))
+					}
+					if !details {
+						require.Empty(t, taken.Holders)
+						require.Equal(t, "not acquired", taken.Error())
+						return
+					}
+					require.NotEmpty(t, taken.Holders, err)
+					require.Equal(t, "ann", taken.Holders[0].Label, err)
+					require.Len(t, taken.Holders, 3, err)
+				})
+				synctest.Wait()
+			}
+			all.Wait()
+		}
+	})
+}
+
+// TestRedRefusalOfTheDead checks that members that do not answer take no longer than a second.
+func TestRedRefusalOfTheDead(t *testing.T) {
+	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
+		locktest.MustLock(t, l, latchkey.Label("ann"))
+		synctest.Wait()
+		fl.cut(true, 0, 1)
+		start := time.Now()
+		_, err := fl.another(t, latchkey.WithTakenDetails()).TryLock(t.Context())
+		var taken *latchkey.TakenError
+		require.ErrorAs(t, err, &taken)
+		require.Less(t, time.Since(start), 1100*time.Millisecond)
+		require.NoError(t, taken.Err)
+		require.Len(t, taken.Holders, 1)
+		require.Contains(t, err.Error(), "held by ann (")
+		fl.cut(false, 0, 1)
+	})
+}
