@@ -2,6 +2,7 @@ package elect
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -126,12 +127,15 @@ func (c *candidate) offered(ctx context.Context, st state) (grant, bool) {
 	return c.takePlace(ctx)
 }
 
-// takePlace returns the lock, which was passed to c.
+// takePlace returns the lock, which was passed to c. If Redis has not said who has it, c
+// keeps the place: it asks again, or gives it up.
 func (c *candidate) takePlace(ctx context.Context) (grant, bool) {
-	p := c.place
-	c.place = nil
-	pctx, stop := context.WithCancel(engine.WithHolder(engine.WithoutHolder(ctx), p.n))
+	pctx, stop := context.WithCancel(engine.WithHolder(engine.WithoutHolder(ctx), c.place.n))
 	h, err := c.lock.TryLock(pctx, c.lease())
+	var taken *latchkey.TakenError
+	if err == nil || errors.As(err, &taken) {
+		c.place = nil
+	}
 	if err != nil {
 		stop()
 		return grant{}, false

@@ -83,7 +83,14 @@ func (e *Election) Name() string { return e.scripts.spec.Name }
 // Identity returns the identity of the candidate.
 func (e *Election) Identity() string { return e.cfg.identity }
 
-func (e *Election) wrap(op string, err error) error { return e.engine.Wrap(op, e.scripts.spec, err) }
+// wrap says of an error which call has failed, unless the error says so already.
+func (e *Election) wrap(op string, err error) error {
+	var said *latchkey.Error
+	if errors.As(err, &said) && said.Kind == e.scripts.spec.Kind {
+		return err
+	}
+	return e.engine.Wrap(op, e.scripts.spec, err)
+}
 
 // Run stands for the election, and calls fn for each term for which this candidate
 // leads, until fn returns in its term or ctx is done.
@@ -243,6 +250,10 @@ func (c *candidate) lead(ctx context.Context, g grant, fn func(context.Context, 
 	return false, nil
 }
 
+// unclaimed is the most for which the lock is passed to a candidate that does not take
+// it: it has then gone, and the lead is open to all.
+const unclaimed = 6 * time.Second
+
 // release gives up the lead, whose context has ended.
 func (c *candidate) release(ctx context.Context, t *tenure) {
 	e := c.Election
@@ -253,7 +264,7 @@ func (c *candidate) release(ctx context.Context, t *tenure) {
 		back = err == nil && st.accepted != t.to
 	}
 	if passes && !back {
-		t.err = engine.HoldOf(t.hold).PassTo(ctx, t.to, e.engine.LeaseTime(e.lockConfig()))
+		t.err = engine.HoldOf(t.hold).PassTo(ctx, t.to, min(unclaimed, e.engine.LeaseTime(e.lockConfig())))
 	} else {
 		t.err = t.hold.Unlock(ctx)
 	}

@@ -62,9 +62,9 @@ const answer = time.Second
 // Then the term of this candidate ends, with the cause ErrTransferred. When its
 // function has returned, the lock is passed to the other candidate in one step, so that
 // nobody leads in between. Transfer waits for that, or until ctx is done, as Resign
-// does. If the other candidate dies between its answer and that step, nobody leads
-// until the lease has ended. Run stands again. If this candidate does not lead, the
-// error is ErrNotLeader.
+// does. If the other candidate dies between its answer and that step, nobody leads for 6 s,
+// or until the lease has ended if that is sooner. Run stands again. If this candidate does
+// not lead, or its term has been transferred already, the error is ErrNotLeader.
 func (e *Election) Transfer(ctx context.Context, identity string) error {
 	return e.wrap("transfer", e.transfer(ctx, identity))
 }
@@ -87,6 +87,9 @@ func (e *Election) transfer(ctx context.Context, identity string) error {
 		return ctx.Err()
 	case <-t.ctx.Done():
 		return ErrNotLeader
+	}
+	if t.ctx.Err() != nil {
+		return ErrNotLeader // an offer would be in the way of the Transfer that has ended it
 	}
 	to, err := e.offer(ctx, t, identity)
 	if err != nil {
