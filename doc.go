@@ -44,7 +44,7 @@
 //     connection and has never answered before. Calls that are already waiting
 //     outlive an outage of 30 s.
 //   - Nothing stays behind: no goroutine, no subscription, and no key except
-//     the fencing token counters.
+//     the fencing token counters and the records of packages once and elect.
 //
 // # What is not promised
 //

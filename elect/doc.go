@@ -7,25 +7,28 @@
 //
 // Run stands for the election and calls the function for each term that it wins. The
 // function's context is done when the term ends. Everybody can read who leads (Leader)
-// and follow it (Observe), without standing.
+// and follow each change (Observe), without standing.
 //
 // # What is promised
 //
 // The lead is a fenced lock of package rlock. So the context of a term is done before
-// the term of another candidate begins, on a Redis that keeps its state and its clock,
-// and the numbers of terms grow; docs/guarantees.md says what that rests on. A process
-// that is paused beyond its lease may be at work when the next leader is: let what it
-// writes to refuse a number that is less than the greatest it has seen.
+// the term of another candidate begins, and the numbers of terms grow, as long as Redis
+// keeps its state and its clock (docs/guarantees.md). The clocks of the candidates may
+// differ. A process that is paused beyond its lease may be at work when the next leader
+// is: let the store that it writes to refuse a number less than the greatest it has seen.
 //
 // A leader that stops (its function returns, ctx is done, Resign, the client's Close) is
 // succeeded within some milliseconds. One that dies is succeeded within the lease and a
-// second. With Transfer a leader names its successor, who has said before that it is
-// there: the lock passes from one to the other in one command, and is at no time free.
-// Candidates have equal chances: within a client they are served in the order in which
-// they stood, and clients are not ordered.
+// second. One that cannot reach Redis loses its term by the end of its lease. While Redis
+// is down nobody leads, and every Run goes on trying.
 //
-// Identities are for people and for Transfer; who leads is decided by the lock. That no
-// two candidates have one identity is up to the users.
+// With Transfer a leader names its successor. The successor first says that it is there;
+// then the lock passes to it in one command, and is at no time free. Otherwise the
+// candidates of one client lead in the order in which they stood, and those of different
+// clients in no order.
+//
+// Identities are for people and for Transfer: the lock decides who leads. Nothing checks
+// that identities differ.
 //
 // # Keys and round trips
 //
@@ -37,13 +40,15 @@
 //	                        written, and a leader writes it every four hours
 //
 // and the Redis channel redisson_lock__channel:{name}:latchkey_leader, which says that
-// there is something to read.
+// there is something to read. The record outlives its leader: in a shell, latchkey show
+// '{name}:latchkey_elect' says whether somebody leads, and redis-cli HGETALL
+// '{name}:latchkey_leader' who was the last.
 //
 // A leader begins with two commands (acquire, begin) and stops with two (release, tell).
 // However many candidates and observers a client has, they share one subscription and
 // read the record with one command at each change and at the recheck (5 s). A Transfer
-// takes ten commands, one after the other; six of them come after the leader's function has
-// returned and before that of the next one is called, the pass of the lock among them.
+// takes ten commands, one after the other. Six of them, with the one that passes the
+// lock, come between the return of one leader's function and the call of the next one's.
 //
 // # What others have
 //

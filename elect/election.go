@@ -14,8 +14,8 @@ import (
 	"github.com/latchkey-go/latchkey/rlock"
 )
 
-// The causes with which the context of a term ends that was not lost. The cause of a
-// term that was lost is [latchkey.ErrLeaseLost].
+// The causes with which the context of a term ends, as context.Cause returns them. If
+// the lease was lost, the cause is [latchkey.ErrLeaseLost].
 var (
 	// ErrResigned is the cause of Resign.
 	ErrResigned = errors.New("the leader has resigned")
@@ -38,8 +38,8 @@ var (
 	errStale    = errors.New("a later term has begun")
 )
 
-// An Election is one candidate's part in an election: it can stand, and see who leads.
-// It is safe for concurrent use.
+// An Election is one candidate's part in an election: it can stand, or only look who
+// leads. It is safe for concurrent use.
 type Election struct {
 	engine  *engine.Engine
 	scripts *scripts
@@ -100,16 +100,16 @@ func (e *Election) wrap(op string, err error) error {
 // is closed. It ends before the term of another candidate begins, as far as
 // [latchkey.Hold.Context] does. fn has to return then; the lock is released when it has.
 //
-// If fn returns while its term goes on, the lead is given up and Run returns fn's
-// error; nil as well. What fn returns after the end of its term does not count, and Run
-// stands again. So a body that ends with
+// If fn returns while its term goes on, the lead is given up and Run returns what fn
+// has returned, also nil. What fn returns after the end of its term does not count, and
+// Run stands again. So a body that ends with
 //
 //	<-ctx.Done()
 //	return nil
 //
 // leads for as long as it can, and again after a loss. If ctx is done, Run returns its
-// cause when fn has returned and the lead is given up. A panic of fn gives up the lead
-// and goes on.
+// cause once fn has returned and the lead is given up. If fn panics, the lead is given
+// up and the panic goes on.
 //
 // While Redis cannot be reached, Run tries again, at intervals that grow from 100 ms to
 // 5 s. It returns errors that do not end by themselves: missing rights, a key of another

@@ -17,7 +17,8 @@ type Term struct {
 	Since time.Time
 }
 
-// A Leader is what everybody can read of who leads. The zero Leader is nobody.
+// A Leader is what everybody can read of the candidate that leads. The zero Leader is
+// nobody.
 type Leader struct {
 	Identity string
 	Term     Term
@@ -45,15 +46,14 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 // mostSeen is how many changes an Observe keeps for a loop that does not take them.
 const mostSeen = 1000
 
-// Observe returns who leads, as soon as Redis has said so, and then each change, until
-// ctx is done or the client is closed. The zero Leader says that nobody leads: a term
-// has ended and the next one has not begun. A term that is over before this client has
-// looked is not seen; each other one is seen at least once, and terms are seen in their
-// order. Where a message is lost, a change is seen at the recheck, 5 s later
-// ([latchkey.WithRecheck]); where Redis does not answer, when it does.
+// Observe yields who leads, as soon as Redis has said so, and then each change, until
+// ctx is done or the client is closed. The zero Leader says that nobody leads. Terms are
+// seen in their order, each at least once, except those that were over before this client
+// looked. If a message is lost, a change is seen at the recheck, up to 5 s later
+// ([latchkey.WithRecheck]); if Redis does not answer, when it does again.
 //
-// The changes of the loop's own making are among them. A loop that takes long for each
-// of them misses the oldest of more than 1,000.
+// Changes that the body of the loop makes are seen, too. Up to 1,000 changes wait for a
+// slow body; of more, the oldest are dropped.
 func (e *Election) Observe(ctx context.Context) iter.Seq[Leader] {
 	return func(yield func(Leader) bool) {
 		var mu sync.Mutex

@@ -62,7 +62,7 @@ func Identity(id string) Option {
 	})
 }
 
-// Value is what everybody can read of the leader beside its identity, such as its
+// Value is what everybody can read of the leader besides its identity, such as its
 // address. At most 4,096 bytes. Default: none.
 func Value(v string) Option {
 	return option(func(c *config) {
@@ -72,9 +72,9 @@ func Value(v string) Option {
 	})
 }
 
-// Lease sets how fast a leader that dies is replaced: after d and at most a second. The
-// lease is renewed every third of d while the process lives. A leader that cannot reach
-// Redis for that long loses its term. At least 100 ms. Default: that of the client
+// Lease sets how fast a leader that dies is replaced: within d and a second. The lease
+// is renewed every third of d while the process lives. A leader that cannot reach Redis
+// for d loses its term. At least 100 ms. Default: that of the client
 // ([latchkey.WithWatchdogTimeout]), 30 s.
 func Lease(d time.Duration) Option {
 	return option(func(c *config) {

@@ -1,30 +1,44 @@
-// Package once runs a job once for each fire, however many machines schedule it.
+// Package once runs a job once for each scheduled time, however many machines schedule
+// it.
 //
-// A fire is a time for which a job is scheduled. Every scheduler calls Do with the
-// same fire, and one of them runs the job:
+// A fire is a time for which a job is scheduled. Every machine calls Do with the same
+// fire, and one of them runs the job:
 //
 //	job := once.New(client, "nightly-report", once.OnFailure(once.Retry(1)))
 //	ran, err := job.Do(ctx, once.Every(24*time.Hour), func(ctx context.Context) error {
 //		return report(ctx)
 //	})
 //
-// The identity of a run is the name of the job and the fire, to the millisecond. So
-// it matters neither how long the job takes nor how far the clocks of the machines
-// are apart: who comes later finds that the fire was run. That a run is done is
-// written only while its lock is held.
+// Redis has a record for each fire, to the millisecond. So it matters neither how short
+// the job is nor how far the clocks of the machines are apart: a machine that comes
+// later finds the record. A function that needs the fire takes it from the variable
+// that Do was called with.
 //
 // # What is promised
 //
-// While Redis keeps its data, a fire has at most one completed run, and never two at
-// a time. By default a run that fails, or whose process dies, is not run again: Skip.
-// With Retry, the schedulers that called Do for the fire wait for its end, and one of
-// them runs it again; if any of them lives, the fire is run to its end or given up
-// after that many attempts. A process that is paused for longer than its lease may
-// still be at work while the next one begins; its context is done, and it cannot note
-// that it is done.
+// While Redis keeps its data, and the record of a fire (Keep), no two runs of the fire
+// go on at a time, and none begins after one that is done. A run is done when its function has returned nil and Redis
+// has noted that.
 //
-// If Redis loses data (a failover, a restart without persistence), a fire may be run
-// again, and the runs before are forgotten.
+// By default (Skip) a run that fails, or whose process dies, is not repeated. With
+// Retry, every Do for that fire waits for the end of the run, and one of them runs the
+// fire again. As long as one of their processes lives, the fire is done in the end, or
+// given up after that many retries. A run whose end Redis could not note is repeated,
+// too: let the job bear that.
+//
+// A process that is paused for longer than its lease may still be at work when the next
+// attempt begins. Its context is done, and it cannot note its end.
+//
+// If Redis cannot be reached, Do returns an error and does not call the function. It can
+// be called again for the same fire. If Redis loses data (a failover, a restart without
+// persistence), a fire may be run again, and earlier runs are forgotten.
+//
+// # What else there is
+//
+// The command latchkey run --once-per does this for a line of a crontab, and the modules
+// contrib/cron and contrib/gocron do it for those schedulers. Where runs have no
+// scheduled time, and only have to be some time apart, a lock with
+// latchkey.HoldAtLeast is enough. Where one process does all the work, use package elect.
 //
 // # Keys and round trips
 //

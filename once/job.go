@@ -57,10 +57,14 @@ func (j *Job) Name() string { return j.spec.Name }
 
 // Every returns the present fire of a job that runs once in every d: now, rounded down
 // to a multiple of d since the year 1 in UTC, so to a whole minute, hour or day.
+//
+// A timer that is early gets the fire before. A daily job near midnight UTC can get one
+// fire on two days when daylight saving begins: pass Do the scheduled time instead.
 func Every(d time.Duration) time.Time { return time.Now().Truncate(d) }
 
-// Do runs fn for a fire unless somebody has run it or runs it, and reports whether it
-// has called fn. ran is false with a nil error if there was nothing to do.
+// Do calls fn for a fire, unless another Do has called its function or is at it. ran
+// reports whether fn was called. If there was nothing to do, ran is false and err is
+// nil.
 //
 // With Skip, Do returns at once when somebody else runs the fire. With Retry or
 // NoOverlap it waits for the end of that run, or of ctx. A fire that fails here and
@@ -68,14 +72,13 @@ func Every(d time.Duration) time.Time { return time.Now().Truncate(d) }
 // given up.
 //
 // fn's context is done when the lock is lost, when AtMost is over, and when ctx is
-// done; see [latchkey.Hold.Context]. The error is that of the last call of fn,
-// unless the fire is done in the end. ErrLeaseLost is joined to it, and is returned in
-// any case, if the lock was lost: fn may have run on beside the next attempt.
-// ErrLate means that it was too late to call fn, and [latchkey.ErrReentry] that the
-// holder in ctx runs the job already.
+// done; see [latchkey.Hold.Context].
 //
-// If Redis does not answer at the end of fn, the error says so: the fire is not known
-// to be done, and counts as lost when the lease has ended.
+// err is that of the last call of fn, or nil if the fire is done in the end. If the lock
+// was lost, err is or contains [latchkey.ErrLeaseLost]: fn may have run on beside the
+// next attempt. ErrLate means that it was too late to call fn, and [latchkey.ErrReentry]
+// that the holder in ctx runs the job already. If Redis does not answer after fn, err
+// says so, and the run counts as lost when the lease has ended.
 func (j *Job) Do(ctx context.Context, fire time.Time, fn func(context.Context) error) (ran bool, err error) {
 	if ms := fire.UnixMilli(); ms <= 0 || ms >= 1<<53 {
 		return false, j.engine.Wrap("do", j.spec, fmt.Errorf("the fire %v is no time of a job", fire))

@@ -77,18 +77,18 @@ func OnFailure(p Policy) Option {
 	})
 }
 
-// NoOverlap lets one run of the job go on at a time: a fire waits for the end of those
-// for which Do was called before. NotLaterThan bounds that.
+// NoOverlap lets one run of the job go on at a time. A fire waits for the end of those
+// for which Do was called before; NotLaterThan bounds that wait.
 func NoOverlap() Option { return option(func(c *config) { c.oneAtATime = true }) }
 
-// NotLaterThan gives a fire up that was not begun within d of its time, by the
-// server's clock: Do returns ErrLate. At least 1 ms. Default: it is never too late.
+// NotLaterThan gives up a fire that was not begun within d of its time, by the server's
+// clock: Do returns ErrLate. At least 1 ms. Default: it is never too late.
 func NotLaterThan(d time.Duration) Option {
 	return option(func(c *config) { c.notLater = c.least("NotLaterThan", d, time.Millisecond) })
 }
 
 // Jitter makes Do wait for a random time of up to d first, so that many machines do
-// not ask at once, and take turns.
+// not ask at once, and none is always the first.
 func Jitter(d time.Duration) Option {
 	return option(func(c *config) { c.jitter = c.least("Jitter", d, 0) })
 }

@@ -3,5 +3,5 @@
 //
 //   - [RunScheduler] runs a scheduler on the machine that leads, so that a periodic task
 //     is enqueued by one.
-//   - [Unique] is a middleware that processes one task of a key at a time.
+//   - [Unique] is a middleware: of the tasks with one key, one is processed at a time.
 package asynq

@@ -11,18 +11,19 @@ import (
 	"github.com/latchkey-go/latchkey/rlock"
 )
 
-// ErrBusy is the error of a task whose key is that of a task that is processed. It wraps
-// the lock's, which may be a [latchkey.TakenError].
+// ErrBusy is the error of a task while another task with its key is being processed. It
+// wraps the error of the lock, which may be a [latchkey.TakenError].
 var ErrBusy = errors.New("asynq: a task with this key is processed")
 
 // Unique returns a middleware that processes one task of a key at a time, on all servers
-// together. The lock has the name key(task) and is that of package rlock, renewed while
-// the task is processed; a task whose key is empty has none. It panics if c or key is nil.
+// together. It takes the lock key(task) of package rlock, which is renewed while the task
+// is processed; a task whose key is empty needs no lock. Unique panics if c or key is nil.
 //
 // A task waits for the lock until its context ends, or for as long as latchkey.Wait says,
 // and takes up a worker meanwhile. With latchkey.Wait(0) it does not wait. If it does not
-// get the lock the error is ErrBusy, and asynq tries again. With IsFailure and a
-// RetryDelayFunc in the asynq.Config this costs no retry, and comes when you say:
+// get the lock, the error is ErrBusy, and asynq tries again later. By default that counts
+// as one of the task's retries. With IsFailure it does not, and a RetryDelayFunc says
+// when:
 //
 //	asynq.Config{
 //		IsFailure: latchkeyasynq.IsFailure,
@@ -35,7 +36,7 @@ var ErrBusy = errors.New("asynq: a task with this key is processed")
 //	}
 //
 // The handler's context is done when the lock is lost; see [latchkey.Hold.Context]. A
-// task that is done may be processed again, as always with asynq: Unique lets no two run
+// task that is done may be processed again, as always with asynq: Unique prevents only two
 // at a time.
 func Unique(c *latchkey.Client, key func(*asynq.Task) string, opts ...latchkey.LockOption) asynq.MiddlewareFunc {
 	if c == nil {

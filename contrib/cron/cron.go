@@ -9,7 +9,7 @@ import (
 	"github.com/latchkey-go/latchkey/once"
 )
 
-// A Func is a cron.Job that is told its fire, and when to stop.
+// A Func is a cron.Job that is told its fire, and by its context when to stop.
 type Func func(ctx context.Context, fire time.Time) error
 
 // Run calls f where no wrapper of Once does: its context has no end, its fire is now, and
@@ -20,14 +20,14 @@ func (f Func) Run() { _ = f(context.Background(), time.Now()) }
 // the machines that have it. It panics if an argument is nil.
 //
 // A fire is the last time at or before now at which schedule has the job, in the
-// location of c. Machines begin with "@every d" when they start; its fires are the whole
-// multiples of d, as those of [once.Every].
+// location of c. With "@every d" each machine counts from its start, so the fires are the
+// whole multiples of d instead, as those of [once.Every].
 //
-// The wrapped job runs as in [once.Job.Do]. If it is a Func, its context is done when
-// ctx is, when the lock is lost, and when once.AtMost is over, and its error is that of
-// the run; a job of another type counts as done when its Run returns. A Run returns when
-// the fire is done, here or elsewhere, or given up; log gets the error of Do. Put Once
-// before wrappers that delay a job, for behind them the next fire may have come.
+// The wrapped job runs as in [once.Job.Do], and log gets the error of Do. If the job is a
+// Func, its context is done when ctx is, when the lock is lost, and when once.AtMost is
+// over, and its error is that of the run. A job of another type counts as done when its
+// Run returns. The Run of the wrapper returns as Do does. Put Once before wrappers that
+// delay a job: after a delay the fire may be the next one.
 func Once(ctx context.Context, c *cron.Cron, schedule cron.Schedule, job *once.Job, log cron.Logger) cron.JobWrapper {
 	switch {
 	case ctx == nil:

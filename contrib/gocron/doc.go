@@ -4,10 +4,14 @@
 //   - [Once] runs a job once in each period. It goes by the time of the period, so it
 //     matters neither how far the clocks of the machines are apart nor how short the job
 //     is, and the last runs are known.
-//   - [NewLocker] runs a job on one machine at a time, under a lock.
+//   - [NewLocker] runs a job on one machine at a time, under a lock, and keeps no record.
 //   - [NewElector] runs all jobs on the machine that leads.
 //
-// Give each job a name with gocron.WithName: it is the name in Redis, for a Locker.
-// gocron gives a job no context that ends with its lock. Where two runs of a job beside
-// each other do harm, call [once.Job.Do] or [latchkey.Do] in the job instead.
+// Use Once for a job with a fixed period, NewLocker for one without, and NewElector where
+// one machine is to do everything. With a Locker, give each job a name by
+// gocron.WithName: it is the name in Redis. If Redis cannot be reached, or another machine
+// has the job, the run is skipped, and gocron calls AfterLockError with the error.
+//
+// gocron tells a job neither its fire nor that its lock is lost. A job that needs to know
+// either calls [once.Job.Do] or [latchkey.Do] itself, without a Locker.
 package gocron

@@ -26,8 +26,8 @@ func NewElector(e *elect.Election) *Elector {
 }
 
 // Run stands for the election until ctx is done; see [elect.Election.Run] for its
-// errors. When it returns, the lead is given up: shut the scheduler down first, so that
-// its jobs have ended by then.
+// errors. When ctx is done the lead is given up: shut the scheduler down first, so that its
+// jobs have ended by then.
 func (e *Elector) Run(ctx context.Context) error {
 	return e.election.Run(ctx, func(term context.Context, _ elect.Term) error {
 		e.mu.Lock()

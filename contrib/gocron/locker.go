@@ -28,8 +28,8 @@ func (l locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 // panics if c is nil.
 //
 // A Lock makes one attempt: a machine that finds the lock taken skips the run. Machines
-// whose clocks differ by more than the job lasts run it twice: latchkey.HoldAtLeast
-// keeps the lock closed for so long, and Once needs no such guess.
+// whose clocks differ by more than the job lasts run it twice, unless
+// latchkey.HoldAtLeast keeps the lock closed for longer than that. Once needs no such guess.
 func NewLocker(c *latchkey.Client, opts ...latchkey.LockOption) gocron.Locker {
 	if c == nil {
 		panic("gocron: NewLocker: the client is nil")
@@ -44,10 +44,11 @@ func NewLocker(c *latchkey.Client, opts ...latchkey.LockOption) gocron.Locker {
 // 1 ms, or an option is invalid.
 //
 // The fire of a run is the whole multiple of d at or before now. A timer that is early by
-// less than a tenth of d, and than half a second, counts as on time. A run whose process
-// dies is Lost; another machine does not run it again, even with once.Retry, unless it
-// asks after that. The outcome of every other run is Done, for gocron does not tell its
-// Lock how the job has ended.
+// less than a tenth of d, and by less than half a second, counts as on time.
+//
+// gocron does not tell a Lock how its job has ended, so a job that fails is Done all the
+// same. A run whose process dies, or loses the lock, is Lost. With once.Retry, the Lock of
+// another machine waits for the end of a run, and runs the job again if the run is Lost.
 func Once(c *latchkey.Client, d time.Duration, opts ...once.Option) gocron.Locker {
 	if d < time.Millisecond {
 		panic(fmt.Sprintf("gocron: Once: a period of %v: the least is 1ms", d))

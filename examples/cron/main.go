@@ -4,7 +4,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -14,20 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/latchkey-go/latchkey"
-	"github.com/latchkey-go/latchkey/rlock"
+	"github.com/latchkey-go/latchkey/once"
 )
-
-// once runs job, unless another machine has begun it within the last 50 seconds.
-func once(ctx context.Context, client *latchkey.Client, job func(context.Context) error) error {
-	err := latchkey.Do(ctx, rlock.New(client, "cron:report"), job,
-		latchkey.Wait(0),                     // one attempt: the job is not done again after the other machine
-		latchkey.HoldAtLeast(50*time.Second), // closed for a machine whose clock is a little late, too
-	)
-	if errors.Is(err, latchkey.ErrNotAcquired) {
-		return nil // another machine does it, or has done it
-	}
-	return err
-}
 
 func main() {
 	ctx := context.Background()
@@ -39,14 +26,16 @@ func main() {
 	rdb := redis.NewClient(opts)
 	defer rdb.Close()
 
-	// Three machines, whose minute begins at about the same time. On a real one,
-	// a time.Ticker or a crontab calls once.
+	// Three machines, whose schedulers call Do for the same minute. On a real one the
+	// scheduler knows the fire, or once.Every(time.Minute) is the one that has begun.
+	fire := once.Every(time.Minute)
 	var machines sync.WaitGroup
 	for range 3 {
 		machines.Go(func() {
 			client := latchkey.New(rdb)
 			defer client.Close()
-			err := once(ctx, client, func(context.Context) error {
+			job := once.New(client, "report", once.OnFailure(once.Retry(1)))
+			_, err := job.Do(ctx, fire, func(context.Context) error {
 				fmt.Println("writing the report")
 				return nil
 			})
