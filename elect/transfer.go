@@ -36,9 +36,9 @@ func (t *tenure) wait(ctx context.Context, cause error) error {
 // Resign ends the term of this candidate: the context of its function ends with the
 // cause ErrResigned. Resign waits until the function has returned and the lead is given
 // up, or ctx is done; it has resigned in both cases. With the function's own context it
-// does not wait. Run then stands again, behind the others: somebody else who stands
-// leads first, and if nobody does, nobody leads for a second. If this candidate does
-// not lead, the error is ErrNotLeader.
+// does not wait; with another one the function would wait for itself. Run then stands
+// again, behind the others: somebody else who stands leads first, and if nobody does,
+// nobody leads for a second. If this candidate does not lead, the error is ErrNotLeader.
 func (e *Election) Resign(ctx context.Context) error {
 	t := e.tenure()
 	if t == nil {

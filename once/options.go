@@ -78,7 +78,8 @@ func OnFailure(p Policy) Option {
 }
 
 // NoOverlap lets one run of the job go on at a time. A fire waits for the end of those
-// for which Do was called before; NotLaterThan bounds that wait.
+// for which Do was called before; NotLaterThan bounds that wait. A process that
+// dies while it waits delays those behind it by up to 15 s.
 func NoOverlap() Option { return option(func(c *config) { c.oneAtATime = true }) }
 
 // NotLaterThan gives up a fire that was not begun within d of its time, by the server's
