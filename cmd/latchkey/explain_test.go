@@ -1,14 +1,19 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -29,7 +34,7 @@ func newGraphClient(t *testing.T, s *redistest.Server) *latchkey.Client {
 	return c
 }
 
-// Two processes that hold a lock each and want the other's are named within five
+// Two clients that hold a lock each and want the other's are named within five
 // seconds, whatever the kind of lock.
 func TestExplainNamesADeadlock(t *testing.T) {
 	t.Parallel()
@@ -90,6 +95,119 @@ $`, a, b, ofAnn.HolderID(), ofBob.HolderID()), stdout)
 				code, _, _ = execute(t, at(s, "explain", a)...)
 				return code == 0
 			})
+		})
+	}
+}
+
+// knotConfig makes of this program one of two that wait for each other.
+const knotConfig = "LATCHKEY_TEST_KNOT"
+
+// A knot is a process that takes a lock, says so, and waits for another lock when it reads
+// a line. It gives up when its input ends.
+type knot struct{ Addr, Kind, Mine, Wanted, Label string }
+
+func (k knot) lock(c *latchkey.Client, name string) latchkey.Locker {
+	switch k.Kind {
+	case "fairlock":
+		return fairlock.New(c, name)
+	case "rwlock":
+		return rwlock.New(c, name).WriteLock()
+	}
+	return rlock.New(c, name)
+}
+
+// knotMain is the program of a knot.
+func knotMain(config string) int {
+	var k knot
+	err := json.Unmarshal([]byte(config), &k)
+	if err == nil {
+		err = k.work(context.Background())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func (k knot) work(ctx context.Context) error {
+	rdb := redis.NewClient(redistest.AsUser(&redis.Options{Addr: k.Addr}))
+	defer rdb.Close()
+	c := latchkey.New(rdb, latchkey.WithWaitGraph())
+	defer c.Close()
+	h, err := k.lock(c, k.Mine).Lock(ctx, latchkey.Label(k.Label))
+	if err != nil {
+		return err
+	}
+	fmt.Println("it has", k.Mine)
+	in := bufio.NewReader(os.Stdin)
+	if _, err := in.ReadString('\n'); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(h.Context())
+	go func() {
+		_, _ = io.Copy(io.Discard, in)
+		cancel()
+	}()
+	if _, err := k.lock(c, k.Wanted).Lock(ctx); !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("it was not canceled: %w", err)
+	}
+	return h.Unlock(context.WithoutCancel(ctx))
+}
+
+// tied starts the process of k, which has its lock when tied returns.
+func (k knot) tied(t *testing.T) (c *command, in io.WriteCloser) {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	config, err := json.Marshal(k)
+	require.NoError(t, err)
+	c = prepare(t)
+	c.cmd.Path, c.cmd.Args = self, []string{self}
+	c.cmd.Env = append(c.cmd.Env, knotConfig+"="+string(config), "LATCHKEY_ACL="+os.Getenv("LATCHKEY_ACL"))
+	in, err = c.cmd.StdinPipe()
+	require.NoError(t, err)
+	c.start().says("it has")
+	return c, in
+}
+
+// So are two processes. What they published is gone with the one that gives up, and soon
+// with the one that is killed.
+func TestExplainNamesADeadlockOfProcesses(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for _, kind := range []string{"rlock", "fairlock", "rwlock"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			a, b := kind+":a", kind+":b"
+			published := func(name string) []string { return s.Do(t, "KEYS", "latchkey_waits:{"+name+"}:*") }
+			ann, toAnn := knot{s.Addr, kind, a, b, "ann"}.tied(t)
+			bob, toBob := knot{s.Addr, kind, b, a, "bob"}.tied(t)
+			begun := time.Now()
+			for _, in := range []io.Writer{toAnn, toBob} {
+				_, err := io.WriteString(in, "now\n")
+				require.NoError(t, err)
+			}
+			var stdout string
+			redistest.Until(t, "the deadlock to be named", func() bool {
+				var code int
+				code, stdout, _ = execute(t, at(s, "explain", b)...)
+				return code != 0
+			})
+			require.Less(t, time.Since(begun), 5*time.Second)
+			require.Contains(t, stdout, fmt.Sprintf("\ndeadlock: %[2]s → %[1]s → %[2]s\n", a, b))
+			for label, c := range map[string]*command{"ann": ann, "bob": bob} {
+				require.Regexp(t, fmt.Sprintf(`held by %s \(\S+:%d\)`, label, c.cmd.Process.Pid), stdout)
+			}
+			require.Len(t, published(a), 1)
+			require.Len(t, published(b), 1)
+
+			require.NoError(t, bob.cmd.Process.Kill())
+			<-bob.done
+			redistest.Until(t, "what bob waits for to be gone", func() bool { return len(published(b)) == 0 })
+			require.NoError(t, toAnn.Close())
+			require.Zero(t, ann.code())
+			require.Empty(t, published(a))
 		})
 	}
 }

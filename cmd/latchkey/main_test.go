@@ -37,6 +37,9 @@ var busy = []string{"run", "demo", "bench", "top"}
 const atOnce = 8
 
 func TestMain(m *testing.M) {
+	if config := os.Getenv(knotConfig); config != "" {
+		os.Exit(knotMain(config))
+	}
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
 		_ = f.Value.Set(strconv.Itoa(atOnce))
