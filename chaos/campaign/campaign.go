@@ -153,11 +153,12 @@ func (r *Result) fail(format string, args ...any) {
 
 // leftovers returns the keys that are left. With a limit, it waits for so long until
 // there are none; without, those that expire do not count. The counters of fencing
-// tokens stay for good.
+// tokens stay for good, and the record of who has led last for a day.
 func leftovers(ctx context.Context, s *stage.Stage, limit time.Duration) []string {
 	for end := time.Now().Add(limit); ; time.Sleep(500 * time.Millisecond) {
 		left := slices.DeleteFunc(s.Keys(), func(key string) bool {
-			return strings.HasPrefix(key, "redisson_lock_token:") || limit == 0 && s.Expires(key)
+			lasts := limit > 0 && !strings.HasSuffix(key, ":latchkey_leader")
+			return strings.HasPrefix(key, "redisson_lock_token:") || !lasts && s.Expires(key)
 		})
 		if len(left) == 0 || time.Now().After(end) || ctx.Err() != nil {
 			return left

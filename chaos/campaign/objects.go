@@ -11,8 +11,10 @@ import (
 	"github.com/latchkey-go/latchkey/chaos/model"
 	"github.com/latchkey-go/latchkey/chaos/workload"
 	"github.com/latchkey-go/latchkey/countdownlatch"
+	lnames "github.com/latchkey-go/latchkey/internal/names"
 	"github.com/latchkey-go/latchkey/once"
 	"github.com/latchkey-go/latchkey/permitsemaphore"
+	"github.com/latchkey-go/latchkey/rlock"
 	"github.com/latchkey-go/latchkey/rwlock"
 	"github.com/latchkey-go/latchkey/semaphore"
 )
@@ -82,6 +84,8 @@ func (x *round) quiet(ctx context.Context, admin *latchkey.Client, o *outcome, l
 			case "once":
 				job, _ := workload.Job(admin, name, i)
 				x.ended(ctx, o, name, job)
+			case "elect":
+				free(name, rlock.New(admin, lnames.Election(name)))
 			case "countdownlatch":
 				_, err := countdownlatch.New(admin, name).Delete(ctx)
 				x.gone(o, name, err)

@@ -163,6 +163,11 @@ func (v *Verdict) key(key string, entries []history.Entry, losses []Loss, limit,
 		}
 		return
 	}
+	if kind == "elect" { // when a candidate has asked for the lock is not known
+		v.exclusion(key, kind, entries, losses)
+		v.Violations = append(v.Violations, tokens(key, entries, losses)...)
+		return
+	}
 	machine, known := Kinds[kind]
 	if !known {
 		v.Violations = append(v.Violations, Violation{Key: key, What: "nobody knows how to check a " + kind})

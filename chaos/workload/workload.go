@@ -20,7 +20,7 @@ import (
 // Kinds are the kinds of object that there is a workload for.
 var Kinds = []string{
 	"rlock", "nonreentrant", "fenced", "spin", "fairlock", "rwlock", "multilock", "group",
-	"semaphore", "permitsemaphore", "countdownlatch", "once",
+	"semaphore", "permitsemaphore", "countdownlatch", "once", "elect",
 }
 
 // How the objects of a campaign are set up.
@@ -152,6 +152,8 @@ func (w *worker) steps() func(ctx context.Context, i int) error {
 		return w.group
 	case "once":
 		return w.once
+	case "elect":
+		return w.elect
 	}
 	return w.lock
 }
