@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/rwlock"
@@ -180,9 +179,6 @@ func (w *worker) nested(ctx context.Context, t *taken) {
 	w.note(t.names, "%v %s%s: held as %s for %v", w, what, text, h.HolderID(), h.Remaining())
 	inner := &taken{Hold: h, lock: l, names: t.names, belief: &b, ends: ends || t.ends, what: what + text}
 	b.left = h.Remaining
-	if h.Remaining() <= 0 { // what is lost is nothing
-		b.left = func() time.Duration { return 0 }
-	}
 	inner.believe()
 	w.stay()
 	w.give(ctx, inner)

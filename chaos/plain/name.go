@@ -120,8 +120,9 @@ func (n *name) excludes(a, b *belief) bool {
 	return true
 }
 
-// believe begins a belief. It fails if that cannot be.
+// believe begins a belief, unless its time is over already. It fails if that cannot be.
 func (n *name) believe(b *belief) {
+	n.Holds.Add(1)
 	n.mu.Lock()
 	var other *belief
 	sum := b.n
@@ -132,9 +133,14 @@ func (n *name) believe(b *belief) {
 			other = o
 		}
 	}
-	n.has = append(n.has, b)
+	over := b.left() <= 0 // asked after the others: who has time left now had it then
+	if !over {
+		n.has = append(n.has, b)
+	}
 	n.mu.Unlock()
-	n.Holds.Add(1)
+	if over {
+		return
+	}
 	if other != nil {
 		n.fail(n, "%s: %s has it, and so has %s (for %v more)", n.key, b.who, other.who, other.left())
 	}

@@ -79,6 +79,7 @@ func TestSeesTwoHolders(t *testing.T) {
 	}{
 		{"two", belief{who: "a", left: long}, belief{who: "b", left: long}, true},
 		{"one who has lost it", belief{who: "a", left: ended}, belief{who: "b", left: long}, false},
+		{"one who has lost it at once", belief{who: "a", left: long}, belief{who: "b", left: ended}, false},
 		{"one twice", belief{who: "a", left: long}, belief{who: "a", left: long}, false},
 		{"readers", belief{who: "a", read: true, left: long}, belief{who: "b", read: true, left: long}, false},
 		{"a reader and a writer", belief{who: "a", read: true, left: long}, belief{who: "b", left: long}, true},
