@@ -25,7 +25,7 @@ else
   local time = redis.call('TIME')
   left = ends - time[1] * 1000 - math.floor(time[2] / 1000)
 end
-left = math.min(left, tonumber(ARGV[2]))
+left = math.min(left - 1, tonumber(ARGV[2])) -- Redis before 7.2 takes the time anew for SET
 if left <= 0 then
   return 0
 end
