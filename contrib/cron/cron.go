@@ -51,8 +51,9 @@ func Once(ctx context.Context, c *cron.Cron, schedule cron.Schedule, job *once.J
 		}
 		return cron.FuncJob(func() {
 			fire, ok := last(schedule, time.Now().In(c.Location()))
-			if !ok {
-				return // the clock was set back since cron looked at it
+			if !ok { // the clock was set back since cron looked at it
+				log.Info("skip: the schedule has no time before now", "job", job.Name())
+				return
 			}
 			run := func(ctx context.Context) error { return work(ctx, fire) }
 			if _, err := job.Do(ctx, fire, run); err != nil {
