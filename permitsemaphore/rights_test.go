@@ -112,7 +112,7 @@ const (
 	leases    = `
 		local out = {}
 		for i, v in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')) do
-			out[i] = i % 2 == 1 and v or math.floor((v - ARGV[1]) / 60000)
+			out[i] = i % 2 == 1 and v or math.max(math.floor((v - ARGV[1]) / 60000), -1)
 		end
 		return table.concat(out, ' ')`
 )
