@@ -159,10 +159,10 @@ var lockBugs = []Bug{
 		Package: "tests/handover", Run: "^TestNotGivenToTheDead$",
 	},
 	{
-		Name: "rlock/leaves-another-ones-place", What: "who gives up takes the entry of the next one of its client out of the list, and leaves its own",
+		Name: "rlock/leaves-another-ones-place", What: "who gives up takes the entry of the next one of its client out of the list as well",
 		File: "internal/engine/undo.go",
 		Old:  "Leaves: true}", New: "}",
-		Package: "tests/handover", Run: "^TestGivenUpBeforeAnother$",
+		Package: "tests/handover", Run: "^TestGivenUpLeavesTheNextOne$",
 	},
 	{
 		Name: "rlock/gift-taken-for-what-is-in-doubt", What: "who gives up takes back what he was given, and not what a request of his is granted later",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -260,6 +261,37 @@ func TestGivenUpBeforeAnother(t *testing.T) {
 		env.Heal()
 		env.Advance(10 * time.Second)
 		require.Empty(t, listed(), "before: %v", before)
+	})
+}
+
+// Who gives up takes out its own entry, and leaves that of the next one of its client.
+func TestGivenUpLeavesTheNextOne(t *testing.T) {
+	given(t, nil, func(t *testing.T, env *redistest.Env, _ *latchkey.Hold) {
+		ctx, cancel := context.WithCancel(t.Context())
+		first := waits(t, env, ctx)
+		second := rlock.New(first.c, "l").LockAsync(t.Context())
+		synctest.Wait()
+		watcher := env.Client()
+		listed := func() []string { return watcher.ZRange(t.Context(), listOfL, 0, -1).Val() }
+		before := listed()
+		require.Len(t, before, 1)
+		holder, _, _ := strings.Cut(before[0], " ")
+		link, refused := env.Link(first.rdb), false
+		link.OnCommand(func(args []string) redistest.Act {
+			if refused || !slices.Contains(args, holder) {
+				return redistest.Pass
+			}
+			refused = true // what takes out the first one comes again when the second one stands there
+			return redistest.RefuseRST
+		})
+		cancel()
+		require.ErrorIs(t, (<-first.got).Err, context.Canceled)
+		env.Advance(4 * time.Second) // before anybody looks again
+		require.True(t, refused)
+		require.Len(t, listed(), 1)
+		require.NotEqual(t, before, listed())
+		require.NoError(t, first.c.Close())
+		require.ErrorIs(t, (<-second).Err, latchkey.ErrClosed)
 	})
 }
 
