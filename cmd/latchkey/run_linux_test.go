@@ -464,10 +464,10 @@ func TestRunKeepsLockForAnotherUser(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755)) // for nobody
 	copied := func(from, name string, mode os.FileMode) string {
-		b, err := os.ReadFile(from)
-		require.NoError(t, err)
 		to := filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(to, b, 0o755))
+		// Not by this process: what others start meanwhile would have the file open for
+		// writing, and it could not be run.
+		require.NoError(t, exec.Command("cp", from, to).Run())
 		require.NoError(t, os.Chmod(to, mode))
 		return to
 	}
