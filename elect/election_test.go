@@ -827,7 +827,7 @@ func TestBeginScript(t *testing.T) {
 
 	offer := func(holder, nonce, next string) int64 {
 		t.Helper()
-		return status(run(lua.ElectOffer, holder, nonce, next, "ch", "PUBLISH"))
+		return status(run(lua.ElectOffer, holder, 6, nonce, next, "ch", "PUBLISH"))
 	}
 	accept := func(holder, nonce string, yes int) int64 {
 		t.Helper()
@@ -865,6 +865,8 @@ func TestBeginScript(t *testing.T) {
 	require.EqualValues(t, 1, status(begin("c:1", 7)))
 	require.Equal(t, int64(6), rdb.HLen(ctx, "record").Val(), "no offer is left")
 	require.Positive(t, rdb.PTTL(ctx, "record").Val())
+	require.EqualValues(t, -1, offer("c:1", "q", "a"), "of a term before, of the same holder")
+	require.Equal(t, int64(6), rdb.HLen(ctx, "record").Val())
 }
 
 // In a cluster, with a prefix, messages go by sharded pub/sub.

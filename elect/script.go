@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/internal/engine"
 	"github.com/latchkey-go/latchkey/internal/names"
 	"github.com/latchkey-go/latchkey/internal/run"
@@ -77,8 +78,8 @@ func (s *scripts) begin(ctx context.Context, holder string, term int64, cfg *con
 }
 
 // offer runs elect/offer. An empty identity withdraws the offer.
-func (s *scripts) offer(ctx context.Context, holder, nonce, identity string) (status, error) {
-	st, _, err := s.ask(ctx, "transfer", lua.ElectOffer, append(s.keys(7), holder, nonce, identity, s.channel, s.engine.Verb()))
+func (s *scripts) offer(ctx context.Context, h *latchkey.Hold, nonce, identity string) (status, error) {
+	st, _, err := s.ask(ctx, "transfer", lua.ElectOffer, append(s.keys(8), h.HolderID(), h.Token(), nonce, identity, s.channel, s.engine.Verb()))
 	return st, err
 }
 

@@ -108,7 +108,7 @@ func (e *Election) offer(ctx context.Context, t *tenure, identity string) (holde
 	nonce := rand.Text()
 	m := e.scripts.join(false, func(st *state) bool { return st.nonce == nonce && st.accepted != "" })
 	defer m.leave()
-	switch got, err := e.scripts.offer(ctx, t.hold.HolderID(), nonce, identity); {
+	switch got, err := e.scripts.offer(ctx, t.hold, nonce, identity); {
 	case err != nil:
 		return "", err
 	case got != done:
@@ -128,7 +128,7 @@ func (e *Election) offer(ctx context.Context, t *tenure, identity string) (holde
 		return "", ErrNotLeader
 	}
 	out := context.WithoutCancel(ctx)
-	switch got, err := e.scripts.offer(out, t.hold.HolderID(), nonce, ""); {
+	switch got, err := e.scripts.offer(out, t.hold, nonce, ""); {
 	case err != nil:
 		return "", err
 	case got == notHolder:

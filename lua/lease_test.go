@@ -178,16 +178,16 @@ func leasedScripts() []leased {
 		{"closed", lua.LabelEnded, []string{"lock", "label"}, held, fixed("me", 1000, "text"), nil},
 		{"kept", lua.LabelEnded, []string{"out", "label"}, [][]any{{"ZADD", "out", "9999999999999", "id"}}, fixed("id", 1000, "text"), []string{"out"}},
 
-		{"first", lua.OnceBegin, fire, held, fixed("me", 1000, 2, long, 0, "who"), nil},
-		{"again", lua.OnceBegin, fire, append(slices.Clone(held), ran("failed")...), fixed("me", 1000, 2, long, 0, "who"), nil},
-		{"done", lua.OnceFinish, fire, append(slices.Clone(held), ran("running")...), fixed("me", 1000, "done", "", long), nil},
-		{"failed", lua.OnceFinish, fire, append(slices.Clone(held), ran("running")...), fixed("me", 1000, "failed", "why", long), nil},
+		{"first", lua.OnceBegin, fire, held, fixed("me", 1000, 2, long, 0, "who", "call"), nil},
+		{"again", lua.OnceBegin, fire, append(slices.Clone(held), ran("failed")...), fixed("me", 1000, 2, long, 0, "who", "call"), nil},
+		{"done", lua.OnceFinish, fire, append(slices.Clone(held), ran("running")...), fixed("me", 1000, "done", "", long, "call"), nil},
+		{"failed", lua.OnceFinish, fire, append(slices.Clone(held), ran("running")...), fixed("me", 1000, "failed", "why", long, "call"), nil},
 
 		{"first", lua.ElectBegin, []string{"lock", "record"}, held, fixed("me", 5, "id", "value", "who", long, "channel", "PUBLISH"), nil},
 		{"next", lua.ElectBegin, []string{"lock", "record"}, offered, fixed("me", 6, "id", "value", "who", long, "channel", "PUBLISH"), nil},
 		{"again", lua.ElectBegin, []string{"lock", "record"}, led, fixed("me", 5, "id", "value", "who", long, "channel", "PUBLISH"), nil},
-		{"offered", lua.ElectOffer, []string{"lock", "record"}, led, fixed("me", "n", "you", "channel", "PUBLISH"), nil},
-		{"withdrawn", lua.ElectOffer, []string{"lock", "record"}, offered, fixed("me", "n", "", "channel", "PUBLISH"), nil},
+		{"offered", lua.ElectOffer, []string{"lock", "record"}, led, fixed("me", 5, "n", "you", "channel", "PUBLISH"), nil},
+		{"withdrawn", lua.ElectOffer, []string{"lock", "record"}, offered, fixed("me", 5, "n", "", "channel", "PUBLISH"), nil},
 		{"accepted", lua.ElectAccept, []string{"lock", "record"}, offered, fixed("other", "n", 1, "channel", "PUBLISH"), nil},
 		{"taken back", lua.ElectAccept, []string{"lock", "record"}, append(slices.Clone(offered), hash("record", "accepted", "other")), fixed("other", "n", 0, "channel", "PUBLISH"), nil},
 	}

@@ -143,7 +143,8 @@ func (f *fire) attempt(ctx context.Context, fn func(context.Context) error) (aga
 	if err != nil {
 		return false, false, err
 	}
-	st, err := f.begin(ctx, h)
+	call := newCall()
+	st, err := f.begin(ctx, h, call)
 	if err != nil || st.status != begun {
 		_ = h.Unlock(ctx) // it ends with its lease at the latest
 		switch {
@@ -167,7 +168,7 @@ func (f *fire) attempt(ctx context.Context, fn func(context.Context) error) (aga
 		},
 		func() error {
 			out := context.WithoutCancel(ctx)
-			err := f.finish(out, h, failed)
+			err := f.finish(out, h, call, failed)
 			_ = h.Unlock(out) // it ends with its lease at the latest
 			return err
 		},

@@ -3,6 +3,7 @@ package once_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -226,6 +227,35 @@ func TestReentry(t *testing.T) {
 			require.Equal(t, once.Done, last(t, job).Outcome)
 		})
 	}
+}
+
+// Attempts whose ends cannot be noted count, though one holder has the lock for all of
+// them: it is handed from one to the next in memory.
+func TestAttemptsOfOneHolder(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		rdb := b.Client()
+		c := locktest.NewClient(t, rdb, latchkey.WithHandOver(time.Hour))
+		b.Link(rdb).OnCommand(func(args []string) redistest.Act {
+			if slices.Contains(args, "failed") {
+				return redistest.RefuseRST
+			}
+			return redistest.Pass
+		})
+		fire := time.Now()
+		var calls atomic.Int32
+		var callers sync.WaitGroup
+		for range 4 {
+			callers.Go(func() {
+				_, _ = once.New(c, "report", once.OnFailure(once.Retry(1))).Do(t.Context(), fire, func(context.Context) error {
+					calls.Add(1)
+					time.Sleep(time.Second)
+					return errJob
+				})
+			})
+		}
+		callers.Wait()
+		require.EqualValues(t, 2, calls.Load())
+	})
 }
 
 // A machine alone runs it again, too; once it is done, the errors before are forgotten.

@@ -2,6 +2,7 @@ package once
 
 import (
 	"context"
+	"crypto/rand"
 	"time"
 
 	"github.com/latchkey-go/latchkey"
@@ -55,16 +56,19 @@ type beginning struct {
 	attempt int
 }
 
-// begin runs once/begin.
-func (f *fire) begin(ctx context.Context, h *latchkey.Hold) (b beginning, err error) {
+// newCall returns a name for an attempt. Its holder may be that of the attempt before.
+func newCall() string { return rand.Text() }
+
+// begin runs once/begin. call is a name that no other attempt has.
+func (f *fire) begin(ctx context.Context, h *latchkey.Hold, call string) (b beginning, err error) {
 	e := f.engine
 	bound := int64(0)
 	if f.cfg.notLater > 0 {
 		bound = f.at.Add(f.cfg.notLater).UnixMilli()
 	}
 	err = e.Ask(ctx, "do", f.spec, true, func(ctx context.Context, opts run.Options) error {
-		reply, err := e.Eval(ctx, opts, lua.OnceBegin, 3, append(f.scripts.keys(9, f.text),
-			h.HolderID(), f.text, f.cfg.attempts, f.cfg.keep.Milliseconds(), bound, e.Who(f.cfg.label)))
+		reply, err := e.Eval(ctx, opts, lua.OnceBegin, 3, append(f.scripts.keys(10, f.text),
+			h.HolderID(), f.text, f.cfg.attempts, f.cfg.keep.Milliseconds(), bound, e.Who(f.cfg.label), call))
 		if err != nil {
 			return err
 		}
@@ -80,14 +84,14 @@ func (f *fire) begin(ctx context.Context, h *latchkey.Hold) (b beginning, err er
 }
 
 // finish runs once/finish. failed is the error of the run, or empty.
-func (f *fire) finish(ctx context.Context, h *latchkey.Hold, failed string) error {
+func (f *fire) finish(ctx context.Context, h *latchkey.Hold, call, failed string) error {
 	e, state := f.engine, stateDone
 	if failed != "" {
 		state = stateFailed
 	}
 	return e.Ask(ctx, "do", f.spec, true, func(ctx context.Context, opts run.Options) error {
-		reply, err := e.Eval(ctx, opts, lua.OnceFinish, 3, append(f.scripts.keys(8, f.text),
-			h.HolderID(), f.text, state, failed, f.cfg.keep.Milliseconds()))
+		reply, err := e.Eval(ctx, opts, lua.OnceFinish, 3, append(f.scripts.keys(9, f.text),
+			h.HolderID(), f.text, state, failed, f.cfg.keep.Milliseconds(), call))
 		if err != nil {
 			return err
 		}

@@ -23,14 +23,20 @@ var onceBugs = []Bug{
 	{
 		Name: "once/of-another-attempt", What: "who has lost the run notes the end of the attempt of another",
 		File: "lua/once/finish.lua",
-		Old:  "if got[2] ~= holder then", New: "if false then",
+		Old:  "if got[2] ~= ARGV[6] then", New: "if false then",
 		Package: "once", Run: "^TestLost$",
 	},
 	{
 		Name: "once/twice-on-a-lost-reply", What: "a begin whose reply is lost counts as two attempts",
 		File: "lua/once/begin.lua",
-		Old:  "if got[1] == 'running' and got[3] == holder then", New: "if false then",
+		Old:  "if got[1] == 'running' and got[3] == ARGV[7] then", New: "if false then",
 		Package: "once", Run: "^TestLostReplies$",
+	},
+	{
+		Name: "once/attempt-not-counted", What: "an attempt that is handed the lock of one whose end is not noted passes for that one",
+		File: "lua/once/begin.lua",
+		Old:  "got[3] == ARGV[7] then", New: "call('HGET', run, 'holder') == holder then",
+		Package: "once", Run: "^TestAttemptsOfOneHolder$",
 	},
 	{
 		Name: "once/within-itself", What: "a holder that runs the job begins it again within itself",

@@ -5,25 +5,26 @@
 -- KEYS[2]  the record, as in elect/begin; next is the candidate, nonce names the offer,
 --          and accepted is the holder to whom the lock is to be passed
 -- ARGV[1]  holder who leads
--- ARGV[2]  nonce of the offer
--- ARGV[3]  identity of the candidate, or '' to withdraw the offer
--- ARGV[4]  Redis channel of the election
--- ARGV[5]  how to publish: 'PUBLISH', 'SPUBLISH' or 'BOTH'
+-- ARGV[2]  number of his term
+-- ARGV[3]  nonce of the offer
+-- ARGV[4]  identity of the candidate, or '' to withdraw the offer
+-- ARGV[5]  Redis channel of the election
+-- ARGV[6]  how to publish: 'PUBLISH', 'SPUBLISH' or 'BOTH'
 --
 -- Returns {1, server ms}   offered, or withdrawn
 --         {0, server ms}   it cannot be withdrawn: it was accepted
---         {-1, server ms}  the holder does not lead
+--         {-1, server ms}  the holder does not lead, or in another term
 local lock, record, holder = KEYS[1], KEYS[2], ARGV[1]
 local call = redis.call
 
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local got = call('HMGET', record, 'holder', 'nonce', 'accepted')
-if got[1] ~= holder or not call('HGET', lock, holder) then
+local got = call('HMGET', record, 'holder', 'nonce', 'accepted', 'term')
+if got[1] ~= holder or got[4] ~= ARGV[2] or not call('HGET', lock, holder) then
   return {-1, now}
 end
-local same = got[2] == ARGV[2]
-if ARGV[3] == '' then
+local same = got[2] == ARGV[3]
+if ARGV[4] == '' then
   if same and got[3] then
     return {0, now}
   end
@@ -34,14 +35,14 @@ if ARGV[3] == '' then
 end
 if not same then
   call('HDEL', record, 'accepted')
-  call('HSET', record, 'next', ARGV[3], 'nonce', ARGV[2])
+  call('HSET', record, 'next', ARGV[4], 'nonce', ARGV[3])
   -- On some servers the record may have ended by itself since it was read.
   if call('PTTL', record) == -1 then
     call('DEL', record)
     return {-1, now}
   end
 end
-local channel, verb = ARGV[4], ARGV[5]
+local channel, verb = ARGV[5], ARGV[6]
 if verb == 'PUBLISH' or verb == 'BOTH' then
   redis.pcall('PUBLISH', channel, '0')
 end

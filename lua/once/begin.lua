@@ -11,6 +11,7 @@
 -- ARGV[4]  ms for which the run is kept
 -- ARGV[5]  server ms after which it is too late to begin; 0 for never
 -- ARGV[6]  who runs it, for people
+-- ARGV[7]  the call: a name that no other attempt has, also of the same holder
 --
 -- Returns {1, attempt, server ms}  begun
 --         {0, attempts, server ms}  done, or given up after so many attempts
@@ -23,9 +24,9 @@ local holds = tonumber(call('HGET', lock, holder) or 0)
 if holds ~= 1 then
   return {holds == 0 and -1 or -3, 0, now}
 end
-local got = call('HMGET', run, 'state', 'attempt', 'holder')
+local got = call('HMGET', run, 'state', 'attempt', 'call')
 local attempt = tonumber(got[2] or 0)
-if got[1] == 'running' and got[3] == holder then
+if got[1] == 'running' and got[3] == ARGV[7] then
   return {1, attempt, now}
 end
 if got[1] == 'done' or attempt >= tonumber(ARGV[3]) then
@@ -42,5 +43,6 @@ for _, old in ipairs(call('ZRANGE', list, 0, 9)) do
   call('ZREM', list, old)
 end
 attempt = attempt + 1
-return note(fire, keep, 'state', 'running', 'attempt', attempt, 'holder', holder, 'started', now, 'ended', '', 'who', ARGV[6], 'error', '')
+return note(fire, keep, 'state', 'running', 'attempt', attempt, 'call', ARGV[7], 'holder', holder,
+  'started', now, 'ended', '', 'who', ARGV[6], 'error', '')
   or {1, attempt, now}

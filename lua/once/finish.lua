@@ -8,13 +8,14 @@
 -- ARGV[3]  'done' or 'failed'
 -- ARGV[4]  the error, for people; '' without one
 -- ARGV[5]  ms for which the run is kept
+-- ARGV[6]  the call of once/begin
 --
 -- Returns {1, server ms}  noted
 --         {0, server ms}  the holder has lost the lock or the run; nothing was changed
 local lock, holder, fire, keep = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[5])
 
-local got = call('HMGET', run, 'state', 'holder')
-if got[2] ~= holder then
+local got = call('HMGET', run, 'state', 'call')
+if got[2] ~= ARGV[6] then
   return {0, now}
 end
 if got[1] ~= 'running' then

@@ -2,8 +2,8 @@
 -- each of them and does nothing by itself.
 --
 -- KEYS[2]  the run: a hash that expires, of state ('running', 'done' or 'failed'),
---          attempt, holder, started and ended (server ms), who and error; what it has
---          not yet is ''
+--          attempt, call (which attempt of a caller it is), holder, started and ended
+--          (server ms), who and error; what it has not yet is ''
 -- KEYS[3]  the list of runs: a sorted set of fires, by the server ms at which the run
 --          expires
 --
