@@ -20,8 +20,8 @@ import "github.com/latchkey-go/latchkey/internal/engine"
 // waits with neither, such as one that uses the outer ctx inside Do, is not
 // published. Permits are not held in this sense, nor are the locks of another
 // Client. Of a multi-lock the wait for a member is published, and of a Redlock
-// that for its first member. Goroutines that share a holder of WithHolder count as one: what one of
-// them holds, all who wait are said to hold.
+// that for its first member. Goroutines that share a holder of WithHolder count as
+// one: what one of them holds, all who wait are said to hold.
 func WithWaitGraph() Option {
 	return optionFunc(func(c *engine.Config) { c.WaitGraph = true })
 }

@@ -315,4 +315,7 @@ func TestConservation(t *testing.T) {
 		out, outErr := s.AcquiredPermits(t.Context())
 		return err == nil && n == permits && outErr == nil && out == 0
 	})
+	total, err := s.Permits(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, permits, total, "permits")
 }

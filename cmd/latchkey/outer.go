@@ -23,8 +23,8 @@ func outerHolders() []string {
 }
 
 // selfMade returns the error of a command that waits for what a run around it has
-// under name, or nil. Redis is asked what those runs hold, because the same name on another Redis
-// is another lock. If it does not answer, take reports that.
+// under name, or nil. Redis is asked what those runs hold, because the same name on
+// another Redis is another lock. If it does not answer, take reports that.
 func (w *want) selfMade(ctx context.Context, client *latchkey.Client, name string) error {
 	outer := outerHolders()
 	if len(outer) == 0 {

@@ -76,7 +76,7 @@ func (l *waitingLine) draw() {
 	if w.Place > 1 {
 		line += fmt.Sprintf(", %d before you", w.Place-1)
 	}
-	fmt.Fprintf(os.Stderr, "\r\x1b[K%s", text.Fit(os.Stderr, "latchkey: "+text.Harmless(line)))
+	fmt.Fprintf(os.Stderr, "\r\x1b[K%s", text.Fit(os.Stderr, "latchkey: "+line))
 }
 
 // clear ends the showing.

@@ -12,10 +12,10 @@ import (
 
 // The scripts of a lock write, keep and remove its label, except when a waiter
 // leaves a queue without it. The label of a permit is written and renewed by
-// commands of its own, so that permits without a label, and their scripts, are not
-// affected; who gives the permit back removes it. Nothing
-// depends on a label, so a failure to write one is not reported. A label
-// expires with the lease at the latest.
+// commands of its own, so that permits without a label, and their scripts, are
+// not affected; who gives the permit back removes it. Nothing depends on a label,
+// so a failure to write one is not reported. A label expires with the lease at
+// the latest.
 
 // tag returns what a release says about the label: not empty if there may be
 // one to remove. The caller has ops.

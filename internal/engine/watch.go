@@ -13,9 +13,8 @@ const polled = 250 * time.Millisecond
 
 // Watch calls look at once, at each message on a Redis channel, when messages begin to
 // arrive, at each receive from now, and at the recheck, until ctx is done or the client is
-// closed. look returns
-// after how long it is to be called again at the latest, or 0. Messages that come
-// meanwhile cause one call.
+// closed. look returns after how long it is to be called again at the latest, or 0.
+// Messages that come meanwhile cause one call.
 func (e *Engine) Watch(ctx context.Context, channel string, now <-chan struct{}, look func(ctx context.Context) time.Duration) {
 	sub := e.notifier.Subscribe(channel)
 	defer sub.Close()
