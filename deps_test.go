@@ -21,13 +21,13 @@ const modulePath = "github.com/latchkey-go/latchkey"
 // package. A package that does not exist yet does no harm here. A package that
 // exists and is missing here fails the test, so that its level is chosen.
 var importLevels = map[string]int{
-	"lua": 0, "internal/names": 0, "internal/lifecycle": 0, "internal/watchdog": 0, "internal/wait": 0,
+	"lua": 0, "internal/names": 0, "internal/text": 0, "internal/lifecycle": 0, "internal/watchdog": 0, "internal/wait": 0,
 	"pubsub": 1, "internal/run": 1,
 	"internal/engine":  2,
 	"internal/inspect": 3, "internal/check": 3,
 	"":               4,
-	"internal/async": 5,
-	"rlock":          6, "fairlock": 6, "rwlock": 6, "semaphore": 6,
+	"internal/async": 5, "internal/object": 5,
+	"rlock": 6, "fairlock": 6, "rwlock": 6, "semaphore": 6,
 	"permitsemaphore": 6, "countdownlatch": 6, "multilock": 6,
 	"once": 7, "elect": 7,
 }
@@ -35,7 +35,7 @@ var importLevels = map[string]int{
 // testPackages are the packages, with all below them, that users never link
 // into a program. They may import any package, and no library package may
 // import them.
-var testPackages = []string{"internal/redistest", "internal/locktest", "latchkeytest", "interop", "tests", "examples"}
+var testPackages = []string{"internal/redistest", "internal/locktest", "internal/text/texttest", "latchkeytest", "interop", "tests", "examples"}
 
 func forTests(name string) bool {
 	return slices.ContainsFunc(testPackages, func(p string) bool { return name == p || strings.HasPrefix(name, p+"/") })

@@ -11,8 +11,9 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/object"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/terminal"
+	"github.com/latchkey-go/latchkey/internal/object"
+	"github.com/latchkey-go/latchkey/internal/text"
 	"github.com/latchkey-go/latchkey/permitsemaphore"
 )
 
@@ -36,7 +37,7 @@ const acquireExamples = `  held=$(latchkey acquire deploy --lease 1h --label "an
   latchkey release deploy --id "${held% *}"`
 
 func newAcquire(conn *connection) *cobra.Command {
-	w, out := &want{fixed: true}, new(text.Printer)
+	w, out := &want{fixed: true}, new(terminal.Printer)
 	cmd := &cobra.Command{
 		Use:               "acquire NAME --lease TIME",
 		Short:             "Take a lock and keep it, for people",
@@ -62,13 +63,13 @@ func newAcquire(conn *connection) *cobra.Command {
 		},
 	}
 	w.register(cmd.Flags(), "user@host")
-	text.DurationVar(cmd.Flags(), &w.lease, "lease", "", 0, "how long the lock stays closed, unless it is extended or released; at least 100ms")
-	text.JSONVar(cmd, out)
+	terminal.DurationVar(cmd.Flags(), &w.lease, "lease", "", 0, "how long the lock stays closed, unless it is extended or released; at least 100ms")
+	terminal.JSONVar(cmd, out)
 	return cmd
 }
 
 // acquire takes what w says and leaves it held.
-func (s *session) acquire(ctx context.Context, out *text.Printer, w *want) error {
+func (s *session) acquire(ctx context.Context, out *terminal.Printer, w *want) error {
 	outliveReader()
 	// The session's client gives back what it holds when it is closed. So another
 	// client takes the lock, and is not closed.
@@ -125,7 +126,7 @@ func newExtend(conn *connection) *cobra.Command {
 		Short:   "Prolong the lease of a lock that is kept by hand",
 		Long:    extendHelp,
 		Example: "  latchkey extend deploy --id 0b7c9a3e --lease 30m",
-	}, func(ctx context.Context, s *session, out *text.Printer, name, id string) error {
+	}, func(ctx context.Context, s *session, out *terminal.Printer, name, id string) error {
 		if lease < time.Millisecond || lease > object.MaxTime {
 			return exit.Usagef("extend: a --lease of %v: the least is 1ms, the most %v", lease, object.MaxTime)
 		}
@@ -144,7 +145,7 @@ func newExtend(conn *connection) *cobra.Command {
 			out.Printf("%s is held by %s for %s at least\n", text.Name(name), text.Name(id), text.Span(lease))
 		})
 	})
-	text.DurationVar(cmd.Flags(), &lease, "lease", "", 0, "how long it lasts from now, at least")
+	terminal.DurationVar(cmd.Flags(), &lease, "lease", "", 0, "how long it lasts from now, at least")
 	return cmd
 }
 
@@ -179,7 +180,7 @@ func newRelease(conn *connection) *cobra.Command {
 		Short:   "Give back a lock that is kept by hand",
 		Long:    releaseHelp,
 		Example: "  latchkey release deploy --id 0b7c9a3e",
-	}, func(ctx context.Context, s *session, out *text.Printer, name, id string) error {
+	}, func(ctx context.Context, s *session, out *terminal.Printer, name, id string) error {
 		o, id, err := s.heldBy(ctx, "release", name, id)
 		if err != nil {
 			return err
@@ -198,9 +199,9 @@ func newRelease(conn *connection) *cobra.Command {
 }
 
 // byHolder completes a command that changes what one holder has.
-func byHolder(conn *connection, cmd *cobra.Command, do func(ctx context.Context, s *session, out *text.Printer, name, id string) error) *cobra.Command {
+func byHolder(conn *connection, cmd *cobra.Command, do func(ctx context.Context, s *session, out *terminal.Printer, name, id string) error) *cobra.Command {
 	var id string
-	out := new(text.Printer)
+	out := new(terminal.Printer)
 	cmd.Args = oneName
 	cmd.ValidArgsFunction = conn.completeName
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -216,6 +217,6 @@ func byHolder(conn *connection, cmd *cobra.Command, do func(ctx context.Context,
 	}
 	cmd.Flags().StringVar(&id, "id", "", "the `HOLDER` that must have it")
 	_ = cmd.RegisterFlagCompletionFunc("id", conn.completeHolder)
-	text.JSONVar(cmd, out)
+	terminal.JSONVar(cmd, out)
 	return cmd
 }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/object"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
+	"github.com/latchkey-go/latchkey/internal/object"
+	"github.com/latchkey-go/latchkey/internal/text"
 )
 
 const (
@@ -34,6 +34,7 @@ func (c *connection) offer(f func(ctx context.Context, s *session) ([]string, er
 // completeName offers the names of objects as the first argument.
 func (c *connection) completeName(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	return c.offerNames(args, func(ctx context.Context, s *session) ([]string, error) {
+		defer s.closing(ctx)()
 		return object.Beginning(begun).Find(ctx, s.rdb)
 	})
 }

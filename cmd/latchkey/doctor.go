@@ -7,7 +7,8 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/terminal"
+	"github.com/latchkey-go/latchkey/internal/text"
 )
 
 const doctorHelp = `doctor looks at the Redis servers and tries what locks need: version, role, memory
@@ -24,7 +25,7 @@ Exit status: 1 if there is a failure.`
 func newDoctor(conn *connection) *cobra.Command {
 	var prefix string
 	var sharded, both bool
-	out := new(text.Printer)
+	out := new(terminal.Printer)
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Look for what is wrong with a Redis, or with the rights there",
@@ -48,7 +49,7 @@ func newDoctor(conn *connection) *cobra.Command {
 	cmd.Flags().BoolVar(&sharded, "sharded", false, "try sharded pub/sub instead of plain")
 	cmd.Flags().BoolVar(&both, "both", false, "try sharded pub/sub and plain")
 	cmd.MarkFlagsMutuallyExclusive("sharded", "both")
-	text.JSONVar(cmd, out)
+	terminal.JSONVar(cmd, out)
 	return cmd
 }
 
@@ -106,7 +107,7 @@ var levelColours = map[latchkey.Level]string{
 	latchkey.LevelOK: "32", latchkey.LevelNote: "36", latchkey.LevelWarning: "33", latchkey.LevelFailure: "31",
 }
 
-func (s *session) doctor(ctx context.Context, out *text.Printer) error {
+func (s *session) doctor(ctx context.Context, out *terminal.Printer) error {
 	r, err := s.client.Check(ctx)
 	if err != nil {
 		return err
@@ -125,9 +126,9 @@ func (s *session) doctor(ctx context.Context, out *text.Printer) error {
 	return nil
 }
 
-func writeReport(out *text.Printer, addr string, r latchkey.Report) {
+func writeReport(out *terminal.Printer, addr string, r latchkey.Report) {
 	out.Printf("Redis at %s: %s\n\n", addr, r.Topology)
-	t := &text.Table{Titles: []string{"", "ABOUT", "SERVER", ""}}
+	t := &terminal.Table{Titles: []string{"", "ABOUT", "SERVER", ""}}
 	for _, f := range r.Findings {
 		t.Add(out.Paint(levelColours[f.Level], f.Level.String()), f.Name, text.OrDash(text.Phrase(f.Server)), text.Harmless(f.Text))
 	}

@@ -11,10 +11,11 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/object"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/terminal"
 	"github.com/latchkey-go/latchkey/internal/engine"
 	"github.com/latchkey-go/latchkey/internal/inspect"
+	"github.com/latchkey-go/latchkey/internal/object"
+	"github.com/latchkey-go/latchkey/internal/text"
 )
 
 const explainHelp = `explain tells who holds NAME, what that holder waits for itself, who holds that,
@@ -24,7 +25,7 @@ clients with the option WithWaitGraph publish, after a second.
 Exit status: 0 there is no deadlock, as far as is known; 1 there is, or may be, one.`
 
 func newExplain(conn *connection) *cobra.Command {
-	out := new(text.Printer)
+	out := new(terminal.Printer)
 	cmd := &cobra.Command{
 		Use:   "explain NAME",
 		Short: "Show what the holders of a lock wait for, and find deadlocks",
@@ -48,7 +49,7 @@ func newExplain(conn *connection) *cobra.Command {
 		},
 		ValidArgsFunction: conn.completeName,
 	}
-	text.JSONVar(cmd, out)
+	terminal.JSONVar(cmd, out)
 	return cmd
 }
 
@@ -196,7 +197,7 @@ func (o *explained) next() (names []string) {
 }
 
 // print prints the objects like a stack, and then the deadlocks.
-func (x *explanation) print(out *text.Printer) {
+func (x *explanation) print(out *terminal.Printer) {
 	first := x.Objects[0]
 	out.Printf("%s  %s\n", text.Name(first.info.Name), out.Paint("1", first.Kind))
 	x.printHolders(out, first, "  ", nil, map[string]bool{})
@@ -217,7 +218,7 @@ func (x *explanation) print(out *text.Printer) {
 }
 
 // printHolders prints the holders of o, and what they wait for.
-func (x *explanation) printHolders(out *text.Printer, o *explained, indent string, path []string, seen map[string]bool) {
+func (x *explanation) printHolders(out *terminal.Printer, o *explained, indent string, path []string, seen map[string]bool) {
 	name := o.info.Name
 	seen[name] = true
 	path = append(slices.Clip(path), name)

@@ -13,9 +13,10 @@ import (
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/connect"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/object"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/runner"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/terminal"
+	"github.com/latchkey-go/latchkey/internal/object"
+	"github.com/latchkey-go/latchkey/internal/text"
 	"github.com/latchkey-go/latchkey/once"
 )
 
@@ -31,12 +32,12 @@ type fireFlags struct {
 }
 
 func (f *fireFlags) register(fs *pflag.FlagSet) {
-	text.DurationVar(fs, &f.per, "once-per", "", 0, "run the job NAME once for each multiple of that time (in UTC), on all machines\ntogether: for the present one")
+	terminal.DurationVar(fs, &f.per, "once-per", "", 0, "run the job NAME once for each multiple of that time (in UTC), on all machines\ntogether: for the present one")
 	fs.StringVar(&f.fire, "fire", "", "run the job NAME once for the scheduled `TIME`: 2027-01-15T08:00:00Z, or seconds since 1970")
 	fs.IntVar(&f.retries, "retries", 0, "with these two: run CMD again, up to `N` times, when it fails or its machine dies")
-	text.DurationVar(fs, &f.notLater, "not-later-than", "", 0, "… do not begin later than so long after the scheduled time")
+	terminal.DurationVar(fs, &f.notLater, "not-later-than", "", 0, "… do not begin later than so long after the scheduled time")
 	fs.BoolVar(&f.noOverlap, "no-overlap", false, "… wait for the end of the runs for other times")
-	text.DurationVar(fs, &f.keep, "keep", "", 7*24*time.Hour, "… how long Redis has the record of a run; who comes later runs CMD again")
+	terminal.DurationVar(fs, &f.keep, "keep", "", 7*24*time.Hour, "… how long Redis has the record of a run; who comes later runs CMD again")
 }
 
 // check checks the flags, and sets the fire.

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/object"
+	"github.com/latchkey-go/latchkey/internal/object"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 

@@ -9,9 +9,11 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/object"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/listing"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/terminal"
 	"github.com/latchkey-go/latchkey/fairlock"
+	"github.com/latchkey-go/latchkey/internal/object"
+	"github.com/latchkey-go/latchkey/internal/text"
 	"github.com/latchkey-go/latchkey/permitsemaphore"
 	"github.com/latchkey-go/latchkey/rlock"
 	"github.com/latchkey-go/latchkey/rwlock"
@@ -34,20 +36,20 @@ func newForceUnlock(conn *connection) *cobra.Command {
 		Short:   "Take a lock or a permit from its holder",
 		Long:    forceUnlockHelp,
 		Example: "  latchkey force-unlock orders:42 --id 0b7c9a3e-9d0a-4c58-8f7e-4f1f3c3b6a51:17",
-	}, func(ctx context.Context, s *session, out *text.Printer, name, id string) error {
+	}, func(ctx context.Context, s *session, out *terminal.Printer, name, id string) error {
 		return s.forceUnlock(ctx, out, name, id, yes)
 	})
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return cmd
 }
 
-func (s *session) forceUnlock(ctx context.Context, out *text.Printer, name, id string, yes bool) error {
+func (s *session) forceUnlock(ctx context.Context, out *terminal.Printer, name, id string, yes bool) error {
 	o, id, err := s.heldBy(ctx, "force-unlock", name, id)
 	if err != nil {
 		return err
 	}
 	if !yes && !out.JSON {
-		o.Print(out)
+		listing.Print(o, out)
 		out.Printf("\n")
 	}
 	if err := confirm(ctx, yes, "Take %s from %s?", text.Name(name), text.Name(id)); err != nil {

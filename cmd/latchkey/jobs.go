@@ -9,8 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/object"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/listing"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/terminal"
+	"github.com/latchkey-go/latchkey/internal/object"
+	"github.com/latchkey-go/latchkey/internal/text"
 	"github.com/latchkey-go/latchkey/once"
 )
 
@@ -37,7 +39,7 @@ const (
 )
 
 func newJobs(conn *connection) *cobra.Command {
-	f, out := new(object.Finder), new(text.Printer)
+	f, out := new(listing.Finder), new(terminal.Printer)
 	n := 0
 	cmd := &cobra.Command{
 		Use:     "jobs [NAME]",
@@ -83,13 +85,14 @@ func newJobs(conn *connection) *cobra.Command {
 	}
 	cmd.Flags().IntVarP(&n, "runs", "n", runsShown, "show the last `N` runs of NAME")
 	f.RegisterMatch(cmd)
-	text.JSONVar(cmd, out)
+	terminal.JSONVar(cmd, out)
 	return cmd
 }
 
 // completeJob offers the names of jobs as the first argument.
 func (c *connection) completeJob(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	return c.offerNames(args, func(ctx context.Context, s *session) ([]string, error) {
+		defer s.closing(ctx)()
 		return object.Beginning(begun).Jobs(ctx, s.rdb)
 	})
 }
@@ -102,11 +105,13 @@ type jobRun struct {
 
 // jobRuns returns the last n runs of the job of args; without one, for each job that f
 // finds the last run and every other one that goes on.
-func (s *session) jobRuns(ctx context.Context, f *object.Finder, args []string, n int) ([]jobRun, error) {
+func (s *session) jobRuns(ctx context.Context, f *listing.Finder, args []string, n int) ([]jobRun, error) {
 	if len(args) > 0 {
 		return s.runsOf(ctx, args[0], n)
 	}
+	stop := s.closing(ctx)
 	jobs, err := f.Jobs(ctx, s.rdb)
+	stop()
 	if err != nil {
 		return nil, err
 	}
@@ -150,8 +155,8 @@ func (r *jobRun) took(now time.Time) (time.Duration, bool) {
 }
 
 // jobsTable returns the table for people.
-func jobsTable(runs []jobRun, now time.Time) *text.Table {
-	t := &text.Table{Titles: []string{"~JOB", "FIRE", "OUTCOME", ">STARTED", ">TOOK", "->ATTEMPT", "LABEL", "PROCESS", "ERROR"}}
+func jobsTable(runs []jobRun, now time.Time) *terminal.Table {
+	t := &terminal.Table{Titles: []string{"~JOB", "FIRE", "OUTCOME", ">STARTED", ">TOOK", "->ATTEMPT", "LABEL", "PROCESS", "ERROR"}}
 	for _, r := range runs {
 		took := "-"
 		if d, ok := r.took(now); ok {

@@ -15,10 +15,11 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/object"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text/texttest"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/terminal"
+	"github.com/latchkey-go/latchkey/internal/object"
 	"github.com/latchkey-go/latchkey/internal/redistest"
+	"github.com/latchkey-go/latchkey/internal/text"
+	"github.com/latchkey-go/latchkey/internal/text/texttest"
 	"github.com/latchkey-go/latchkey/once"
 )
 
@@ -199,7 +200,7 @@ func TestJobsOnNarrowTerminal(t *testing.T) {
 	out := new(strings.Builder)
 	jobsTable([]jobRun{{"report", once.Run{
 		Fire: someFire, Attempt: 2, Started: now.Add(-time.Minute), Ended: now.Add(-55 * time.Second), Label: "ann", Host: "ci-1", PID: 7, Outcome: once.Failed, Err: "exit status 3",
-	}}}, now).Print(&text.Printer{Writer: out, Width: 64})
+	}}}, now).Print(&terminal.Printer{Writer: out, Width: 64})
 	assert.Equal(t, "JOB     FIRE"+strings.Repeat(" ", len(text.Instant(someFire))-2)+"OUTCOME  STARTED  TOOK  LABEL\n"+
 		"report  "+text.Instant(someFire)+"  failed    1m ago  5.0s  ann\n  process ci-1:7  error exit status 3\n", out.String())
 }

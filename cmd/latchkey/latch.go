@@ -8,10 +8,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/object"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/listing"
 	"github.com/latchkey-go/latchkey/countdownlatch"
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/text"
 )
 
 const latchHelp = `latch lets scripts wait for each other: one sets a count, others count it down,
@@ -37,7 +37,7 @@ func newLatch(conn *connection) *cobra.Command {
 func newLatchShow(conn *connection) *cobra.Command {
 	c := change{looks: true, cmd: cobra.Command{Use: "show NAME", Short: "Show the count that is left, as 'latchkey show' does", Long: showHelp}}
 	c.do = func(ctx context.Context, s *session, name string, _ []string) (any, error) {
-		return s.seen(ctx, name, object.CountLeft)
+		return s.seen(ctx, name, listing.CountLeft)
 	}
 	return c.command(conn)
 }
@@ -62,7 +62,7 @@ Exit status: 75 if a count is running; that goes on.`,
 		if err != nil {
 			return nil, err
 		}
-		return s.seen(ctx, name, object.CountLeft)
+		return s.seen(ctx, name, listing.CountLeft)
 	}
 	return c.command(conn)
 }
@@ -85,7 +85,7 @@ func newLatchCountDown(conn *connection) *cobra.Command {
 				return nil, err
 			}
 		}
-		return s.seen(ctx, name, object.CountLeft)
+		return s.seen(ctx, name, listing.CountLeft)
 	}
 	return c.command(conn)
 }

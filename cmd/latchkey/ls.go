@@ -8,8 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/object"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/listing"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/terminal"
+	"github.com/latchkey-go/latchkey/internal/object"
+	"github.com/latchkey-go/latchkey/internal/text"
 )
 
 const lsHelp = `ls lists the locks that are held or waited for, and the semaphores, permits and
@@ -31,7 +33,7 @@ const lsExamples = `  latchkey ls
   latchkey ls --all`
 
 func newLs(conn *connection) *cobra.Command {
-	f, out := new(object.Finder), new(text.Printer)
+	f, out := new(listing.Finder), new(terminal.Printer)
 	cmd := &cobra.Command{
 		Use:     "ls",
 		Short:   "List locks and other objects, with their holders",
@@ -48,7 +50,7 @@ func newLs(conn *connection) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				err = out.Show(objects, func() { object.Table(objects).Print(out) })
+				err = out.Show(objects, func() { listing.Table(objects).Print(out) })
 				if err == nil && len(objects) == 0 && !out.JSON {
 					say(cmd.ErrOrStderr(), fmt.Sprintf("no lock, semaphore or latch among %s keys", text.Grouped(uint64(f.Looked()))))
 				}
@@ -57,15 +59,17 @@ func newLs(conn *connection) *cobra.Command {
 		},
 	}
 	f.Register(cmd)
-	text.JSONVar(cmd, out)
+	terminal.JSONVar(cmd, out)
 	return cmd
 }
 
 // list finds the objects. If that takes long, it shows progress on a terminal.
-func list(ctx context.Context, s *session, f *object.Finder, errs io.Writer) ([]*object.Object, error) {
+func list(ctx context.Context, s *session, f *listing.Finder, errs io.Writer) ([]*object.Object, error) {
 	done := progress(f, errs)
 	defer done()
+	stop := s.closing(ctx)
 	names, err := f.Find(ctx, s.rdb)
+	stop()
 	if err != nil {
 		return nil, err
 	}
@@ -77,8 +81,8 @@ func list(ctx context.Context, s *session, f *object.Finder, errs io.Writer) ([]
 }
 
 // progress shows the number of keys read so far, after the first second.
-func progress(f *object.Finder, errs io.Writer) (done func()) {
-	if !text.IsTerminal(errs) {
+func progress(f *listing.Finder, errs io.Writer) (done func()) {
+	if !terminal.IsTerminal(errs) {
 		return func() {}
 	}
 	stop, ended := make(chan struct{}), make(chan struct{})

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
+	"github.com/latchkey-go/latchkey/internal/text"
 )
 
 // report prints err and returns the exit code.

@@ -17,9 +17,9 @@ import (
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/connect"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/object"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/runner"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/terminal"
+	"github.com/latchkey-go/latchkey/internal/object"
 )
 
 const runHelp = `run takes the lock NAME, runs CMD, and gives the lock back when CMD has ended.
@@ -119,10 +119,10 @@ func (f *runFlags) register(fs *pflag.FlagSet) {
 	fs.SortFlags = false
 	f.lockFlags.register(fs, "user@host CMD, without arguments")
 	fs.IntVarP(&f.conflict, "conflict-exit-code", "E", exit.Conflict, "exit `code` when the lock was not to be had; with 0 nothing is said")
-	text.DurationVar(fs, &f.lease, "lease", "", 30*time.Second, "the lease, renewed every third of it: how long the lock stays closed after\na crash, and for how long Redis may be out of reach; at least 100ms")
-	text.DurationVar(fs, &f.holdMin, "hold-at-least", "", 0, "keep the lock closed for so long, however soon CMD ends; run does not wait for that")
-	text.DurationVar(fs, &f.holdMax, "hold-at-most", "", 0, "stop CMD when it has run for so long")
-	text.DurationVar(fs, &f.killAfter, "kill-after", "", 5*time.Second, "what comes between TERM and KILL when CMD is stopped")
+	terminal.DurationVar(fs, &f.lease, "lease", "", 30*time.Second, "the lease, renewed every third of it: how long the lock stays closed after\na crash, and for how long Redis may be out of reach; at least 100ms")
+	terminal.DurationVar(fs, &f.holdMin, "hold-at-least", "", 0, "keep the lock closed for so long, however soon CMD ends; run does not wait for that")
+	terminal.DurationVar(fs, &f.holdMax, "hold-at-most", "", 0, "stop CMD when it has run for so long")
+	terminal.DurationVar(fs, &f.killAfter, "kill-after", "", 5*time.Second, "what comes between TERM and KILL when CMD is stopped")
 	f.fireFlags.register(fs)
 	fs.StringVarP(&f.shell, "shell", "c", "", "give `STRING` to a shell instead of CMD")
 }

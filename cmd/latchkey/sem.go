@@ -10,8 +10,10 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/object"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/listing"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/terminal"
+	"github.com/latchkey-go/latchkey/internal/object"
+	"github.com/latchkey-go/latchkey/internal/text"
 	"github.com/latchkey-go/latchkey/permitsemaphore"
 	"github.com/latchkey-go/latchkey/semaphore"
 )
@@ -49,7 +51,7 @@ type change struct {
 // command returns the cobra command. It shows what do returns: an object as by
 // show, a text, or nothing.
 func (c *change) command(conn *connection) *cobra.Command {
-	cmd, out := &c.cmd, new(text.Printer)
+	cmd, out := &c.cmd, new(terminal.Printer)
 	cmd.Args = func(cmd *cobra.Command, args []string) error { return named(cmd, args, 1+c.args, 1+c.args+c.maybe) }
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -67,7 +69,7 @@ func (c *change) command(conn *connection) *cobra.Command {
 			err = out.Show(got, func() {
 				switch got := got.(type) {
 				case *object.Object:
-					got.Print(out)
+					listing.Print(got, out)
 				case *taken:
 					got.write(out)
 				case *done:
@@ -80,7 +82,7 @@ func (c *change) command(conn *connection) *cobra.Command {
 			return err
 		}, latchkey.WithPubSub(conn.publishes()))
 	}
-	text.JSONVar(cmd, out)
+	terminal.JSONVar(cmd, out)
 	return cmd
 }
 
@@ -110,7 +112,7 @@ func (t *taken) back(ctx context.Context, err error) error {
 	return err
 }
 
-func (t *taken) write(out *text.Printer) {
+func (t *taken) write(out *terminal.Printer) {
 	for _, id := range t.IDs {
 		out.Printf("%s\n", id)
 	}
@@ -123,7 +125,9 @@ func (s *session) seen(ctx context.Context, name, word string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return object.NewCounted(info, word), nil
+	o := object.New(info)
+	o.Word = word
+	return o, nil
 }
 
 // number parses the argument N.
@@ -146,7 +150,7 @@ func oneOr(args []string, most int64) (int64, error) {
 func newSemShow(conn *connection) *cobra.Command {
 	c := change{looks: true, cmd: cobra.Command{Use: "show NAME", Short: "Show permits and who has them, as 'latchkey show' does", Long: showHelp}}
 	c.do = func(ctx context.Context, s *session, name string, _ []string) (any, error) {
-		return s.seen(ctx, name, object.CountAvailable)
+		return s.seen(ctx, name, listing.CountAvailable)
 	}
 	return c.command(conn)
 }
@@ -175,7 +179,7 @@ available then, which is how to bring back what crashed workers have taken.`,
 		if err != nil {
 			return nil, err
 		}
-		return s.seen(ctx, name, object.CountAvailable)
+		return s.seen(ctx, name, listing.CountAvailable)
 	}
 	return c.command(conn)
 }
@@ -194,7 +198,7 @@ func newSemAdd(conn *connection) *cobra.Command {
 		if err != nil {
 			return nil, err
 		}
-		return s.seen(ctx, name, object.CountAvailable)
+		return s.seen(ctx, name, listing.CountAvailable)
 	}
 	return c.command(conn)
 }
@@ -218,7 +222,7 @@ func newSemAcquire(conn *connection) *cobra.Command {
 	w := new(waitFlags)
 	w.register(c.cmd.Flags(), "")
 	var lease time.Duration
-	text.DurationVar(c.cmd.Flags(), &lease, "lease", "", 0, "take permits with ids, which come back after so long at the latest")
+	terminal.DurationVar(c.cmd.Flags(), &lease, "lease", "", 0, "take permits with ids, which come back after so long at the latest")
 	c.do = func(ctx context.Context, s *session, name string, args []string) (any, error) {
 		n, err := oneOr(args, 10_000)
 		if err == nil {
@@ -313,7 +317,7 @@ Exit status: 75 if a permit of --id is not out.`,
 			if err := permitsemaphore.New(s.client, name).Release(ctx, *ids...); err != nil {
 				return nil, err
 			}
-			return s.seen(ctx, name, object.CountAvailable)
+			return s.seen(ctx, name, listing.CountAvailable)
 		}
 		n, err := oneOr(args, object.MaxPermits)
 		if err != nil {
@@ -329,7 +333,7 @@ Exit status: 75 if a permit of --id is not out.`,
 		if err != nil {
 			return nil, err
 		}
-		return s.seen(ctx, name, object.CountAvailable)
+		return s.seen(ctx, name, listing.CountAvailable)
 	}
 	return c.command(conn)
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/connect"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/object"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/runner"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
+	"github.com/latchkey-go/latchkey/internal/object"
+	"github.com/latchkey-go/latchkey/internal/text"
 )
 
 // A connection is what the flags say about Redis. It opens sessions.
@@ -33,6 +33,12 @@ type session struct {
 	rdb    redis.UniversalClient
 	client *latchkey.Client
 	addr   string // for messages
+}
+
+// closing makes the end of ctx close the connections, until stop is called: go-redis
+// would wait for a server that is silent in the midst of a scan.
+func (s *session) closing(ctx context.Context) (stop func() bool) {
+	return context.AfterFunc(ctx, func() { _ = s.rdb.Close() })
 }
 
 // session runs f and converts its error to one with an exit code. A signal that

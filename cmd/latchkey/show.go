@@ -6,8 +6,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/object"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/listing"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/terminal"
+	"github.com/latchkey-go/latchkey/internal/object"
+	"github.com/latchkey-go/latchkey/internal/text"
 )
 
 const showHelp = `show tells what NAME stands for, who holds it and who waits for it: with label,
@@ -19,7 +21,7 @@ func newShow(conn *connection) *cobra.Command {
 		Use:   "show NAME",
 		Short: "Show who holds a lock, permits or a latch, and who waits",
 		Long:  showHelp,
-	}, func(o *object.Object) any { return o }, (*object.Object).Print)
+	}, func(o *object.Object) any { return o }, listing.Print)
 }
 
 const waitersHelp = `waiters lists who waits for NAME, the next one first. Redis knows that of fair
@@ -38,12 +40,12 @@ func newWaiters(conn *connection) *cobra.Command {
 			Waiters   []object.Waiter `json:"waiters"`
 			Listeners int             `json:"listeners"`
 		}{o.Name, o.NameBytes, o.Waiters, o.Listeners}
-	}, (*object.Object).PrintWaiters)
+	}, listing.PrintWaiters)
 }
 
 // newLook returns a command that shows a part of an object.
-func newLook(conn *connection, cmd *cobra.Command, data func(*object.Object) any, people func(*object.Object, *text.Printer)) *cobra.Command {
-	out := new(text.Printer)
+func newLook(conn *connection, cmd *cobra.Command, data func(*object.Object) any, people func(*object.Object, *terminal.Printer)) *cobra.Command {
+	out := new(terminal.Printer)
 	cmd.Args = oneName
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		out.To(cmd.OutOrStdout())
@@ -57,7 +59,7 @@ func newLook(conn *connection, cmd *cobra.Command, data func(*object.Object) any
 		})
 	}
 	cmd.ValidArgsFunction = conn.completeName
-	text.JSONVar(cmd, out)
+	terminal.JSONVar(cmd, out)
 	return cmd
 }
 

@@ -7,9 +7,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/object"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/listing"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/terminal"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/tui"
+	"github.com/latchkey-go/latchkey/internal/object"
 )
 
 const topHelp = `top shows what is held and waited for, over and over, with what most wait for
@@ -25,13 +26,13 @@ with --json a line of JSON, until it has done so --count times.`
 
 // topFlags are the flags of top.
 type topFlags struct {
-	object.Finder
+	listing.Finder
 	delay, rescan time.Duration
 	count         int
 }
 
 func newTop(conn *connection) *cobra.Command {
-	f, out := new(topFlags), new(text.Printer)
+	f, out := new(topFlags), new(terminal.Printer)
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Watch what is held and waited for",
@@ -44,7 +45,7 @@ func newTop(conn *connection) *cobra.Command {
 			out.To(cmd.OutOrStdout())
 			return conn.session(func(ctx context.Context, s *session) error {
 				w := &watch{session: s, topFlags: f}
-				if out.JSON || !text.IsTerminal(out.Writer) {
+				if out.JSON || !terminal.IsTerminal(out.Writer) {
 					return w.write(ctx, out)
 				}
 				return w.live(ctx, out)
@@ -52,10 +53,10 @@ func newTop(conn *connection) *cobra.Command {
 		},
 	}
 	f.Register(cmd)
-	text.DurationVar(cmd.Flags(), &f.delay, "delay", "d", 2*time.Second, "how long to wait between two looks; at least 100ms")
-	text.DurationVar(cmd.Flags(), &f.rescan, "rescan", "", 30*time.Second, "how often to read all key names")
+	terminal.DurationVar(cmd.Flags(), &f.delay, "delay", "d", 2*time.Second, "how long to wait between two looks; at least 100ms")
+	terminal.DurationVar(cmd.Flags(), &f.rescan, "rescan", "", 30*time.Second, "how often to read all key names")
 	cmd.Flags().IntVar(&f.count, "count", 0, "how often to write the list where there is no terminal; 0 is without end")
-	text.JSONVar(cmd, out)
+	terminal.JSONVar(cmd, out)
 	return cmd
 }
 
@@ -79,12 +80,14 @@ func (w *watch) look(ctx context.Context, rescan bool) ([]*object.Object, error)
 	now := time.Now()
 	var names []string
 	var err error
+	stop := w.closing(ctx)
 	if rescan || w.scanned.IsZero() || now.Sub(w.scanned) >= w.rescan {
 		names, err = w.Find(ctx, w.rdb)
 		w.scanned = now
 	} else {
 		names, err = w.Again(ctx, w.rdb, w.known)
 	}
+	stop()
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +96,7 @@ func (w *watch) look(ctx context.Context, rescan bool) ([]*object.Object, error)
 }
 
 // write prints the list again and again.
-func (w *watch) write(ctx context.Context, out *text.Printer) error {
+func (w *watch) write(ctx context.Context, out *terminal.Printer) error {
 	tick := time.NewTicker(w.delay)
 	defer tick.Stop()
 	for n := 1; ; n++ {
@@ -108,7 +111,7 @@ func (w *watch) write(ctx context.Context, out *text.Printer) error {
 			}
 		} else {
 			out.Printf("%s\n", time.Now().Format(time.DateTime))
-			object.Table(objects).Print(out)
+			listing.Table(objects).Print(out)
 			out.Printf("\n")
 		}
 		if out.Err != nil {
@@ -126,7 +129,7 @@ func (w *watch) write(ctx context.Context, out *text.Printer) error {
 }
 
 // live shows the list on a terminal until the user quits.
-func (w *watch) live(ctx context.Context, out *text.Printer) error {
+func (w *watch) live(ctx context.Context, out *terminal.Printer) error {
 	return tui.Show(ctx, out, &tui.Source{
 		Addr: w.addr, Delay: w.delay, Look: w.look,
 		Explain: func(err error) error { return w.failed(ctx, err) },

@@ -6,11 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/terminal"
 )
 
 func newVersion() *cobra.Command {
-	out := new(text.Printer)
+	out := new(terminal.Printer)
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Show the version of this command",
@@ -21,7 +21,7 @@ func newVersion() *cobra.Command {
 			return out.Show(v, func() { out.Printf("%s\n", v) })
 		},
 	}
-	text.JSONVar(cmd, out)
+	terminal.JSONVar(cmd, out)
 	return cmd
 }
 

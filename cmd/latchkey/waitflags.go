@@ -9,7 +9,7 @@ import (
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/terminal"
 )
 
 // waitFlags set how long to wait. Without any, the wait is unbounded.
@@ -23,7 +23,7 @@ type waitFlags struct {
 func (w *waitFlags) register(fs *pflag.FlagSet, short string) {
 	w.flags = fs
 	fs.BoolVarP(&w.nonblock, "nonblock", short, false, "do not wait")
-	text.DurationVar(fs, &w.wait, "wait", "w", 0, "wait at most so long; 0.2 is seconds, and so is 200ms")
+	terminal.DurationVar(fs, &w.wait, "wait", "w", 0, "wait at most so long; 0.2 is seconds, and so is 200ms")
 }
 
 func (w *waitFlags) check() error {

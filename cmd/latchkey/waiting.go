@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/terminal"
 )
 
 // waitingAfter is how long run waits in silence on a terminal.
@@ -28,7 +28,7 @@ type waitingLine struct {
 // options returns the options of a client whose waits are shown; none if nobody would
 // see them.
 func (l *waitingLine) options() []latchkey.Option {
-	if !text.IsTerminal(os.Stderr) {
+	if !terminal.IsTerminal(os.Stderr) {
 		return nil
 	}
 	return []latchkey.Option{latchkey.WithSlowWait(waitingAfter), latchkey.WithObserver(latchkey.Observer{SlowWait: l.show})}
@@ -76,7 +76,7 @@ func (l *waitingLine) draw() {
 	if w.Place > 1 {
 		line += fmt.Sprintf(", %d before you", w.Place-1)
 	}
-	fmt.Fprintf(os.Stderr, "\r\x1b[K%s", text.Fit(os.Stderr, "latchkey: "+line))
+	fmt.Fprintf(os.Stderr, "\r\x1b[K%s", terminal.Fit(os.Stderr, "latchkey: "+line))
 }
 
 // clear ends the showing.

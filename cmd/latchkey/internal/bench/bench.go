@@ -16,10 +16,11 @@ import (
 
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/connect"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/object"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/runner"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/stage"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/terminal"
+	"github.com/latchkey-go/latchkey/internal/object"
+	"github.com/latchkey-go/latchkey/internal/text"
 )
 
 const help = `bench puts a load of your choice on a Redis: workers that take a lock or a permit,
@@ -46,7 +47,7 @@ type flags struct {
 // Command returns the command bench. It uses an in-memory server unless conn
 // names a server.
 func Command(conn *connect.Flags) *cobra.Command {
-	f, out := new(flags), new(text.Printer)
+	f, out := new(flags), new(terminal.Printer)
 	cmd := &cobra.Command{
 		Use:     "bench",
 		Short:   "Measure a load of your choice",
@@ -64,8 +65,8 @@ func Command(conn *connect.Flags) *cobra.Command {
 	f.Register(cmd.Flags(), 5*time.Second, 16, 1)
 	cmd.Flags().IntVar(&f.names, "names", 1, "over how many names the workers are spread")
 	cmd.Flags().IntVar(&f.permits, "permits", 4, "how many permits each name has, with --kind semaphore and permits")
-	text.DurationVar(cmd.Flags(), &f.hold, "hold", "", 0, "how long it is kept")
-	text.JSONVar(cmd, out)
+	terminal.DurationVar(cmd.Flags(), &f.hold, "hold", "", 0, "how long it is kept")
+	terminal.JSONVar(cmd, out)
 	return cmd
 }
 
@@ -82,7 +83,7 @@ func (f *flags) check() error {
 	return f.Flags.Check("bench", 1)
 }
 
-func (f *flags) run(progress io.Writer, out *text.Printer, conn *connect.Flags) error {
+func (f *flags) run(progress io.Writer, out *terminal.Printer, conn *connect.Flags) error {
 	if err := f.check(); err != nil {
 		return err
 	}
@@ -151,10 +152,10 @@ func newResult(f *flags, server *stage.Server, r *stage.Result, commands uint64)
 	}
 }
 
-func (b *Result) write(out *text.Printer) {
+func (b *Result) write(out *terminal.Printer) {
 	out.Printf("%s, %d workers on %d clients, %d names, %s\n\n", b.Kind, b.Workers, b.Clients, b.Names, b.Server)
 	r := b.result
-	t := &text.Table{Titles: []string{">OPERATIONS", ">PER SECOND", ">WAIT P50", ">P90", ">P99", ">MAX", ">COMMANDS EACH"}}
+	t := &terminal.Table{Titles: []string{">OPERATIONS", ">PER SECOND", ">WAIT P50", ">P90", ">P99", ">MAX", ">COMMANDS EACH"}}
 	t.Add(text.Grouped(b.Operations), text.Grouped(uint64(b.PerSecond)), text.Short(r.P50), text.Short(r.P90), text.Short(r.P99), text.Short(r.Max),
 		strconv.FormatFloat(b.PerOperation, 'f', 2, 64))
 	t.Print(out)

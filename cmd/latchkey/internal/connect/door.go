@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
+	"github.com/latchkey-go/latchkey/internal/text"
 )
 
 // A dialer opens connections.

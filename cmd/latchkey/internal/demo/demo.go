@@ -16,7 +16,8 @@ import (
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/runner"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/stage"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/terminal"
+	"github.com/latchkey-go/latchkey/internal/text"
 )
 
 const help = `demo puts every primitive to work, with many workers on several clients, as if
@@ -49,7 +50,7 @@ const redlockNote = `The last, redlock, needs five servers, and has them in memo
 // names a server.
 func Command(conn *connect.Flags) *cobra.Command {
 	var f stage.Flags
-	out := new(text.Printer)
+	out := new(terminal.Printer)
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show every primitive at work, on a server in memory or on yours",
@@ -72,7 +73,7 @@ func Command(conn *connect.Flags) *cobra.Command {
 		},
 	}
 	f.Register(cmd.Flags(), turn, 64, 4)
-	text.JSONVar(cmd, out)
+	terminal.JSONVar(cmd, out)
 	return cmd
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/terminal"
 )
 
 // Flags set the number of workers and clients, and the duration.
@@ -17,7 +17,7 @@ type Flags struct {
 
 // Register adds the flags.
 func (f *Flags) Register(fs *pflag.FlagSet, duration time.Duration, workers, clients int) {
-	text.DurationVar(fs, &f.Duration, "duration", "", duration, "how long each load lasts")
+	terminal.DurationVar(fs, &f.Duration, "duration", "", duration, "how long each load lasts")
 	fs.IntVar(&f.Workers, "workers", workers, "how many goroutines compete")
 	fs.IntVar(&f.Clients, "clients", clients, "how many clients they belong to")
 }

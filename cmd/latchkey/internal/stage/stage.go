@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/object"
+	"github.com/latchkey-go/latchkey/internal/object"
 )
 
 // Grace is how long after the end of the scenario's time a worker may go

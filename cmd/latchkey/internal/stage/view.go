@@ -8,20 +8,21 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/terminal"
+	"github.com/latchkey-go/latchkey/internal/text"
 )
 
 // A View shows progress: on a terminal, one line for each scenario that changes
 // in place; elsewhere, one line for each finished scenario.
 type View struct {
-	out   text.Printer
+	out   terminal.Printer
 	Live  bool // on a terminal
 	Quiet bool // print nothing at the end of a scenario
 }
 
 // NewView returns a View that writes to out.
 func NewView(out io.Writer) *View {
-	v := &View{Live: text.IsTerminal(out)}
+	v := &View{Live: terminal.IsTerminal(out)}
 	v.out.To(out)
 	return v
 }

@@ -10,8 +10,10 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/object"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/listing"
+	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/terminal"
+	"github.com/latchkey-go/latchkey/internal/object"
+	"github.com/latchkey-go/latchkey/internal/text"
 )
 
 // A Source provides the objects that a screen shows.
@@ -28,7 +30,7 @@ type Source struct {
 // Show shows a source on the terminal that out writes to, until the user quits
 // or ctx ends. It returns an error of the first look, because there is nothing
 // to show then. Later errors are shown on the screen.
-func Show(ctx context.Context, out *text.Printer, src *Source) error {
+func Show(ctx context.Context, out *terminal.Printer, src *Source) error {
 	m := &screen{Source: src, ctx: ctx, colour: out.Colour}
 	_, err := tea.NewProgram(m, tea.WithContext(ctx), tea.WithoutSignalHandler(), tea.WithOutput(out.Writer)).Run()
 	if m.failure != nil {
@@ -176,14 +178,14 @@ func (m *screen) room() int { return max(m.height-frame, 1) }
 // View returns the present screen.
 func (m *screen) View() tea.View {
 	var b strings.Builder
-	out := &text.Printer{Writer: &b, Colour: m.colour, Width: m.width}
+	out := &terminal.Printer{Writer: &b, Colour: m.colour, Width: m.width}
 	list := m.shownObjects()
 	out.Printf("%s\n%s\n", m.summary(out), m.failed(out))
 	switch place := m.place(list); {
 	case m.at.IsZero():
 		out.Printf("reading key names...\n")
 	case m.detail && len(list) > 0:
-		list[place].Print(out)
+		listing.Print(list[place], out)
 	default:
 		m.writeList(out, list, place)
 	}
@@ -193,7 +195,7 @@ func (m *screen) View() tea.View {
 	return v
 }
 
-func (m *screen) summary(out *text.Printer) string {
+func (m *screen) summary(out *terminal.Printer) string {
 	contended, waiting := 0, 0
 	for _, o := range m.objects {
 		if n := o.Waiting(); n > 0 {
@@ -209,14 +211,14 @@ func (m *screen) summary(out *text.Printer) string {
 
 // failed returns the line that tells why the last look failed, so that what is
 // shown is old.
-func (m *screen) failed(out *text.Printer) string {
+func (m *screen) failed(out *terminal.Printer) string {
 	if m.trouble == nil {
 		return ""
 	}
 	return out.Paint("31", text.Harmless(m.Explain(m.trouble).Error()))
 }
 
-func (m *screen) writeList(out *text.Printer, list []*object.Object, place int) {
+func (m *screen) writeList(out *terminal.Printer, list []*object.Object, place int) {
 	if len(list) == 0 {
 		out.Printf("nothing is held%s\n", map[bool]string{true: " that others wait for"}[m.contended])
 		return
@@ -224,7 +226,7 @@ func (m *screen) writeList(out *text.Printer, list []*object.Object, place int) 
 	first := min(max(place-m.room()/2, 0), max(len(list)-m.room(), 0))
 	last := min(first+m.room(), len(list))
 	var b strings.Builder
-	object.Table(list[first:last]).Print(&text.Printer{Writer: &b, Colour: out.Colour, Width: max(m.width-len("> "), 0)})
+	listing.Table(list[first:last]).Print(&terminal.Printer{Writer: &b, Colour: out.Colour, Width: max(m.width-len("> "), 0)})
 	for i, line := range strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n") {
 		switch at := first + i - 1; {
 		case i == 0:
@@ -239,7 +241,7 @@ func (m *screen) writeList(out *text.Printer, list []*object.Object, place int) 
 	}
 }
 
-func (m *screen) footer(out *text.Printer) string {
+func (m *screen) footer(out *terminal.Printer) string {
 	keys := "enter details  c " + map[bool]string{false: "only waited for", true: "all"}[m.contended] + "  s by " + m.order.String() + "  r rescan  q quit"
 	if m.detail {
 		keys = "enter or esc back to the list  q quit"

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/object"
+	"github.com/latchkey-go/latchkey/internal/object"
 )
 
 // sample returns an object that was held for some seconds, with so many waiters.

@@ -1,4 +1,6 @@
-package text
+// Package terminal prints for people and for programs: tables, colours, JSON. It
+// also parses the durations of flags.
+package terminal
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package text
+package terminal
 
 import (
 	"testing"
@@ -20,4 +20,16 @@ func TestParseDuration(t *testing.T) {
 		_, err := parseDuration(text)
 		assert.Error(t, err, text)
 	}
+}
+
+// What people type never ends the command with a panic.
+func FuzzDuration(f *testing.F) {
+	for _, s := range []string{"", "0.2", "1m30s", "-1", "NaN", "1e300"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if d, err := parseDuration(text); err == nil {
+			assert.False(t, d < 0, "%q", text)
+		}
+	})
 }

@@ -11,20 +11,17 @@ import (
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/spf13/cobra"
 
 	"github.com/latchkey-go/latchkey"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
 	"github.com/latchkey-go/latchkey/internal/names"
 )
 
 // A Finder finds the objects in Redis by one SCAN over the keys and by the
 // Redis channels that have listeners.
 type Finder struct {
-	match string // pattern that names match; empty for all
-	kinds []string
-	all   bool // include integers that may be objects, and free locks
+	Match string   // pattern that names match; empty for all
+	Kinds []string // of KindNames; empty for all
+	All   bool     // include integers that may be objects, and free locks
 
 	keys atomic.Int64 // number of keys read
 
@@ -35,36 +32,13 @@ type Finder struct {
 
 // Beginning returns a Finder of the objects whose names begin with prefix.
 func Beginning(prefix string) *Finder {
-	return &Finder{match: strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(prefix) + "*"}
+	return &Finder{Match: strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(prefix) + "*"}
 }
 
-// kindNames are the values of --kind.
-var kindNames = []string{
+// KindNames are the kinds that Kinds may have.
+var KindNames = []string{
 	string(latchkey.KindLock), string(latchkey.KindFair), string(latchkey.KindReadWrite), string(latchkey.KindMultiLock),
 	string(latchkey.KindSemaphore), string(latchkey.KindPermitSemaphore), string(latchkey.KindLatch), string(latchkey.KindCounter), KindFree,
-}
-
-// Register adds the flags that select what is listed.
-func (f *Finder) Register(cmd *cobra.Command) {
-	f.RegisterMatch(cmd)
-	cmd.Flags().StringSliceVar(&f.kinds, "kind", nil, "only these `KINDS`: "+strings.Join(kindNames, ", "))
-	cmd.Flags().BoolVarP(&f.all, "all", "A", false, "also integers that may be semaphores or latches, and free locks with a token")
-	_ = cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(kindNames, cobra.ShellCompDirectiveNoFileComp))
-}
-
-// RegisterMatch adds the flag that selects names.
-func (f *Finder) RegisterMatch(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.match, "match", "", "only names that match the `PATTERN`: * ? [a-z], as in Redis")
-}
-
-// Check checks the flags.
-func (f *Finder) Check() error {
-	for _, k := range f.kinds {
-		if !slices.Contains(kindNames, k) {
-			return exit.Usagef("%s is no kind; there are %s", text.Name(k), strings.Join(kindNames, ", "))
-		}
-	}
-	return nil
 }
 
 // Looked returns the number of keys read so far.
@@ -77,8 +51,8 @@ const scanCount = 1000
 func (f *Finder) Find(ctx context.Context, rdb redis.UniversalClient) ([]string, error) {
 	return f.find(ctx, rdb, func(ctx context.Context, node *redis.Client) error {
 		pattern := ""
-		if f.match != "" {
-			pattern = "*" + f.match + "*" // side keys have text around the name
+		if f.Match != "" {
+			pattern = "*" + f.Match + "*" // side keys have text around the name
 		}
 		// It asks about the keys through rdb, because a key whose slot is being moved
 		// may have another node by then.
@@ -90,7 +64,7 @@ func (f *Finder) Find(ctx context.Context, rdb redis.UniversalClient) ([]string,
 // Jobs returns the names of the jobs of package once that have runs, sorted.
 func (f *Finder) Jobs(ctx context.Context, rdb redis.UniversalClient) ([]string, error) {
 	return f.find(ctx, rdb, func(ctx context.Context, node *redis.Client) error {
-		return f.scan(ctx, node, names.RunsLike(f.match), "zset", func(keys []string) error {
+		return f.scan(ctx, node, names.RunsLike(f.Match), "zset", func(keys []string) error {
 			for _, key := range keys {
 				if name, ok := names.Job(key); ok {
 					f.add(name)
@@ -103,9 +77,6 @@ func (f *Finder) Jobs(ctx context.Context, rdb redis.UniversalClient) ([]string,
 
 // find runs look for each server that has keys, and returns the names that it adds.
 func (f *Finder) find(ctx context.Context, rdb redis.UniversalClient, look func(context.Context, *redis.Client) error) ([]string, error) {
-	// The end of ctx closes the connections, because go-redis would wait for a
-	// silent server.
-	defer context.AfterFunc(ctx, func() { _ = rdb.Close() })()
 	f.names = map[string]bool{}
 	err := eachNode(ctx, rdb, func(ctx context.Context, node *redis.Client) error {
 		if node == rdb {
@@ -145,7 +116,6 @@ func notReply(err error) error {
 
 // Again returns the known names and those that have listeners.
 func (f *Finder) Again(ctx context.Context, rdb redis.UniversalClient, known []string) ([]string, error) {
-	defer context.AfterFunc(ctx, func() { _ = rdb.Close() })()
 	f.names = map[string]bool{}
 	for _, name := range known {
 		f.names[name] = true
@@ -204,7 +174,7 @@ func (f *Finder) listen(ctx context.Context, node *redis.Client) error {
 }
 
 func (f *Finder) add(name string) {
-	if name == "" || f.match != "" && !glob(f.match, name) {
+	if name == "" || f.Match != "" && !glob(f.Match, name) {
 		return
 	}
 	f.mu.Lock()
@@ -221,11 +191,11 @@ func (f *Finder) look(ctx context.Context, rdb redis.UniversalClient, keys []str
 		name, side := names.Owner(key)
 		switch side {
 		case names.NoSide:
-			if f.match == "" || glob(f.match, key) {
+			if f.Match == "" || glob(f.Match, key) {
 				mains = append(mains, key)
 			}
 		case names.SideToken:
-			if f.all {
+			if f.All {
 				f.add(name)
 			}
 		case names.SideRun: // its lock is found by itself
@@ -314,24 +284,24 @@ func ask[C redis.Cmder](ctx context.Context, rdb redis.UniversalClient, keys []s
 // wantsCounters reports whether to look for integers, which may be semaphores,
 // latches, or anything else.
 func (f *Finder) wantsCounters() bool {
-	for _, k := range f.kinds {
+	for _, k := range f.Kinds {
 		switch latchkey.Kind(k) {
 		case latchkey.KindCounter, latchkey.KindSemaphore, latchkey.KindPermitSemaphore, latchkey.KindLatch:
 			return true
 		}
 	}
-	return f.all
+	return f.All
 }
 
 // wanted reports whether an object is to be listed.
 func (f *Finder) wanted(o *Object) bool {
-	switch kind := o.info.Kind; {
+	switch kind := o.Info.Kind; {
 	case kind == latchkey.KindCounter:
 		return f.wantsCounters()
-	case len(f.kinds) > 0:
-		return slices.Contains(f.kinds, o.Kind)
+	case len(f.Kinds) > 0:
+		return slices.Contains(f.Kinds, o.Kind)
 	default:
-		return f.all || kind != latchkey.KindFree || o.Waiting() > 0
+		return f.All || kind != latchkey.KindFree || o.Waiting() > 0
 	}
 }
 

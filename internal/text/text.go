@@ -1,5 +1,5 @@
-// Package text prints for people and for programs: arbitrary names, durations,
-// tables, JSON. It also parses the durations of flags.
+// Package text writes for people what Redis holds and programs measure: arbitrary
+// names, times and numbers.
 package text
 
 import (

@@ -1,4 +1,5 @@
-// Package object finds the locks and other objects in Redis and prints them.
+// Package object finds the locks and other objects in Redis, for the command and
+// for the page.
 package object
 
 import (
@@ -10,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/latchkey-go/latchkey"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
+	"github.com/latchkey-go/latchkey/internal/text"
 )
 
 // An Object is what the commands show of a name, as JSON has it. docs/cli.md
@@ -28,8 +29,10 @@ type Object struct {
 	At        string   `json:"at"`
 	Beside    string   `json:"beside,omitempty"`
 
-	info latchkey.Info
-	word string // for the number of a counter; set if it is known what it counts
+	// Info is what the object was made of.
+	Info latchkey.Info `json:"-"`
+	// Word is for the number of a counter, if it is known what that counts.
+	Word string `json:"-"`
 }
 
 // A Holder is a holder of an object.
@@ -64,7 +67,7 @@ func New(info latchkey.Info) *Object {
 	o := &Object{
 		Name: info.Name, Kind: kindText(info.Kind), Listeners: info.Listeners, LeaseMs: millis(info.Lease),
 		Token: info.Token, Count: info.Count, At: Instant(info.At),
-		Holders: []Holder{}, Waiters: []Waiter{}, Beside: cmp.Or(About(info.Name), ofJob(info.Name)), info: info,
+		Holders: []Holder{}, Waiters: []Waiter{}, Beside: cmp.Or(About(info.Name), ofJob(info.Name)), Info: info,
 	}
 	o.NameBytes = Bytes(info.Name)
 	for _, h := range info.Holders {
@@ -90,13 +93,6 @@ func Bytes(name string) string {
 	return base64.StdEncoding.EncodeToString([]byte(name))
 }
 
-// NewCounted is New for a name whose number is known to count what word says.
-func NewCounted(info latchkey.Info, word string) *Object {
-	o := New(info)
-	o.word = word
-	return o
-}
-
 func kindText(k latchkey.Kind) string {
 	if k == latchkey.KindFree {
 		return KindFree
@@ -120,9 +116,9 @@ func Instant(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
 
-// counted reports whether the kind has a number of permits or a count.
-func (o *Object) counted() bool {
-	switch o.info.Kind {
+// Counted reports whether the kind has a number of permits or a count.
+func (o *Object) Counted() bool {
+	switch o.Info.Kind {
 	case latchkey.KindSemaphore, latchkey.KindPermitSemaphore, latchkey.KindLatch, latchkey.KindCounter:
 		return true
 	}
@@ -133,12 +129,12 @@ func (o *Object) counted() bool {
 // queue, or else the number of connections that listen.
 func (o *Object) Waiting() int { return max(len(o.Waiters), o.Listeners, 0) }
 
-// heldFor returns for how long the object has been held, as far as that is
+// HeldFor returns for how long the object has been held, as far as that is
 // known.
-func (o *Object) heldFor() (longest time.Duration) {
-	for _, h := range o.info.Holders {
+func (o *Object) HeldFor() (longest time.Duration) {
+	for _, h := range o.Info.Holders {
 		if !h.Since.IsZero() {
-			longest = max(longest, o.info.At.Sub(h.Since))
+			longest = max(longest, o.Info.At.Sub(h.Since))
 		}
 	}
 	return longest
@@ -146,25 +142,25 @@ func (o *Object) heldFor() (longest time.Duration) {
 
 // Who describes the holder in a few words.
 func (o *Object) Who() string {
-	switch len(o.info.Holders) {
+	switch len(o.Info.Holders) {
 	case 0:
 		return "-"
 	case 1:
-		return text.Name(o.info.Holders[0].ID)
+		return text.Name(o.Info.Holders[0].ID)
 	}
 	noun := " holders"
-	switch o.info.Kind {
+	switch o.Info.Kind {
 	case latchkey.KindPermitSemaphore:
 		noun = " permits out"
 	case latchkey.KindReadWrite:
 		noun = " readers"
-		for _, h := range o.info.Holders {
+		for _, h := range o.Info.Holders {
 			if h.Mode == "write" {
 				noun = " holds of a writer"
 			}
 		}
 	}
-	return strconv.Itoa(len(o.info.Holders)) + noun
+	return strconv.Itoa(len(o.Info.Holders)) + noun
 }
 
 // Process describes the process that set a label; "-" if it is unknown.
@@ -175,59 +171,11 @@ func Process(host string, pid int) string {
 	return text.Name(host) + ":" + strconv.Itoa(pid)
 }
 
-// line returns the object's row in the table of ls.
-func (o *Object) line() []string {
-	label, since := "-", "-"
-	if len(o.info.Holders) > 0 {
-		h := o.info.Holders[0]
-		label, since = text.OrDash(text.Phrase(h.Label)), held(h, o.info.At)
-		if n := len(o.info.Holders) - 1; n > 0 && label != "-" {
-			label += " +" + strconv.Itoa(n)
-		}
-	}
-	lease, count := "-", "-"
-	switch {
-	case o.counted():
-		count = strconv.FormatInt(o.Count, 10)
-	case len(o.info.Holders) > 0:
-		lease, count = text.Lease(o.info.Lease), strconv.Itoa(o.holds())
-	}
-	return []string{
-		text.Name(o.Name), o.Kind, numberOrDash(int64(o.Waiting())), o.Who(), label, since, lease, count, numberOrDash(o.Token),
-	}
-}
-
-// held says for how long a holder has had the object, or when its work ended.
-func held(h latchkey.HolderInfo, at time.Time) string {
-	if !h.Ended.IsZero() {
-		return "ended " + text.Since(h.Ended, at) + " ago"
-	}
-	return text.Since(h.Since, at)
-}
-
-// holds returns the number of holds.
-func (o *Object) holds() (n int) {
-	for _, h := range o.info.Holders {
-		n += h.Count
-	}
-	return n
-}
-
-func numberOrDash(n int64) string {
-	if n == 0 {
-		return "-"
-	}
-	return strconv.FormatInt(n, 10)
-}
-
-// listTitles are the columns of line.
-var listTitles = strings.Fields("~NAME KIND >WAITING -<HOLDER ~LABEL >HELD >LEASE ->COUNT ->TOKEN")
-
 // Held returns the holder with that id, or nil.
 func (o *Object) Held(id string) *latchkey.HolderInfo {
-	for i := range o.info.Holders {
-		if o.info.Holders[i].ID == id {
-			return &o.info.Holders[i]
+	for i := range o.Info.Holders {
+		if o.Info.Holders[i].ID == id {
+			return &o.Info.Holders[i]
 		}
 	}
 	return nil
@@ -240,19 +188,10 @@ const LeastPrefix = 4
 // tables show an id that they cut.
 func (o *Object) HeldBy(prefix string) (ids []string) {
 	prefix = strings.TrimSuffix(prefix, "…")
-	for i := range o.info.Holders {
-		if id := o.info.Holders[i].ID; len(prefix) >= LeastPrefix && strings.HasPrefix(id, prefix) {
+	for i := range o.Info.Holders {
+		if id := o.Info.Holders[i].ID; len(prefix) >= LeastPrefix && strings.HasPrefix(id, prefix) {
 			ids = append(ids, id)
 		}
 	}
 	return ids
-}
-
-// Table returns the table of ls and top.
-func Table(objects []*Object) *text.Table {
-	t := &text.Table{Titles: listTitles, OneLine: true}
-	for _, o := range objects {
-		t.Add(o.line()...)
-	}
-	return t
 }

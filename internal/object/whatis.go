@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey"
-	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/text"
 	"github.com/latchkey-go/latchkey/internal/names"
+	"github.com/latchkey-go/latchkey/internal/text"
 )
 
 // About describes a side key by its name alone, without asking Redis. It

@@ -12,8 +12,8 @@ type Order int
 // first.
 const (
 	ByWaiting Order = iota
-	byHeld
-	byName
+	ByHeld
+	ByName
 	orders
 )
 
@@ -29,8 +29,8 @@ func (o Order) Sort(objects []*Object) {
 		switch o {
 		case ByWaiting:
 			return cmp.Compare(b.Waiting(), a.Waiting())
-		case byHeld:
-			return cmp.Compare(b.heldFor(), a.heldFor())
+		case ByHeld:
+			return cmp.Compare(b.HeldFor(), a.HeldFor())
 		}
 		return 0
 	})
