@@ -58,6 +58,8 @@ func leasedScripts() []leased {
 	ran := func(state string) [][]any {
 		return both(hash("run", "state", state, "attempt", 1, "holder", "me"), ends("run"), []any{"ZADD", "runs", 1, 1000}, ends("runs"))
 	}
+	memo := []string{"lock", "note", "value"}
+	at := both(hash("lock", "me", 1), ends("lock"), hash("note", "call", "C", "mark", "mark", "holder", "me"), ends("note"))
 	led := both(hash("lock", "me", 1), ends("lock"), hash("record", "holder", "me", "term", 5, "since", 7), ends("record"))
 	offered := append(slices.Clone(led), hash("record", "next", "you", "nonce", "n"))
 	held := both(hash("lock", "me", 1), ends("lock"))
@@ -182,6 +184,13 @@ func leasedScripts() []leased {
 		{"again", lua.OnceBegin, fire, append(slices.Clone(held), ran("failed")...), fixed("me", 1000, 2, long, 0, "who", "call"), nil},
 		{"done", lua.OnceFinish, fire, append(slices.Clone(held), ran("running")...), fixed("me", 1000, "done", "", long, "call"), nil},
 		{"failed", lua.OnceFinish, fire, append(slices.Clone(held), ran("running")...), fixed("me", 1000, "failed", "why", long, "call"), nil},
+
+		{"new", lua.MemoBegin, memo, held, fixed("me", "C", "mark", "who", long), nil},
+		{"again", lua.MemoBegin, memo, append(slices.Clone(held), hash("note", "failed", "B", "failedmark", "", "error", "why", "until", 1), ends("note")), fixed("me", "C", "mark", "who", long), nil},
+		{"done", lua.MemoFinish, memo, at, fixed("me", "C", "done", "value", long, 0), nil},
+		{"failed", lua.MemoFinish, memo, at, fixed("me", "C", "failed", "why", 0, long), nil},
+		{"failed again", lua.MemoFinish, memo, append(slices.Clone(at), hash("note", "failed", "B")), fixed("me", "C", "failed", "why", long, 0), nil},
+		{"dropped", lua.MemoFinish, memo, append(slices.Clone(at), hash("note", "failed", "B")), fixed("me", "C", "dropped", "", 0, 0), nil},
 
 		{"first", lua.ElectBegin, []string{"lock", "record"}, held, fixed("me", 5, "id", "value", "who", long, "channel", "PUBLISH"), nil},
 		{"next", lua.ElectBegin, []string{"lock", "record"}, offered, fixed("me", 6, "id", "value", "who", long, "channel", "PUBLISH"), nil},
@@ -326,7 +335,7 @@ func TestNothingWithoutAnEnd(t *testing.T) {
 // TestLeasedScriptsAreAll: each script that sets an expiry, or writes what has one, is
 // tried.
 func TestLeasedScriptsAreAll(t *testing.T) {
-	tried := map[string]bool{"fairlock/queue": true, "once/note": true} // parts of others
+	tried := map[string]bool{"fairlock/queue": true, "once/note": true, "memo/note": true} // parts of others
 	for _, l := range leasedScripts() {
 		tried[l.script.Name] = true
 	}

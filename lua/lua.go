@@ -406,3 +406,26 @@ var (
 	// OnceRead reads runs; see once/read.lua.
 	OnceRead = newReader("once/read", onceRead)
 )
+
+// The scripts that keep what came of a call. They begin with a common part, all but one.
+var (
+	//go:embed memo/note.lua
+	memoNote string
+	//go:embed memo/begin.lua
+	memoBegin string
+	//go:embed memo/finish.lua
+	memoFinish string
+	//go:embed memo/read.lua
+	memoRead string
+	//go:embed memo/forget.lua
+	memoForget string
+
+	// MemoBegin begins a call; see memo/begin.lua.
+	MemoBegin = newScript("memo/begin", memoNote+memoBegin)
+	// MemoFinish keeps what came of it; see memo/finish.lua.
+	MemoFinish = newScript("memo/finish", memoNote+memoFinish)
+	// MemoRead reads what is known; see memo/read.lua.
+	MemoRead = newReader("memo/read", memoNote+memoRead)
+	// MemoForget forgets it; see memo/forget.lua.
+	MemoForget = newScript("memo/forget", memoForget)
+)

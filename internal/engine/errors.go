@@ -36,4 +36,7 @@ type inDoubt struct{ error }
 
 func (d inDoubt) Unwrap() error { return d.error }
 
+// InDoubt marks err, for Wrap, as that of a call whose effect is unknown.
+func InDoubt(err error) error { return inDoubt{err} }
+
 var errNotUndone = errors.New("an acquire without an answer could not be undone, and may keep what it took")

@@ -91,6 +91,13 @@ func Leader(name string) string { return Suffixed(name, "latchkey_leader") + twi
 // has changed, whose key is record. Who may wait for locks of that name may use it.
 func LeaderChannel(record string) string { return Prefixed("redisson_lock__channel", record) }
 
+// Memo returns the keys of what came of a call under key, for one kind of call: its lock,
+// the note of the call, and the value.
+func Memo(kind, key string) (lock, note, value string) {
+	lock = Suffixed(key, "latchkey_"+kind)
+	return lock + twin(key), lock + "_call" + twin(key), lock + "_value" + twin(key)
+}
+
 // twin distinguishes the keys of "{x}" from those of "x".
 func twin(name string) string {
 	if Twin(name) {

@@ -16,6 +16,7 @@ const (
 	SideTimeout             // permits that are out, or the lease of a reader
 	SideNote                // a label, a claim and such, which exist only with an object
 	SideRun                 // a run of a job, or the list of its runs
+	SideMemo                // what came of a call that is made once for many
 	SideWakeUps             // Redis channel
 )
 
@@ -60,6 +61,8 @@ var (
 	// leaderTail matches what follows the name in the key of an election's record, and
 	// in its Redis channel.
 	leaderTail = regexp.MustCompile(`:latchkey_leader(\{\})?$`)
+	// memoTail matches what follows the name in the keys of what came of a call.
+	memoTail = regexp.MustCompile(`:latchkey_(?:flight|idem)_(?:call|value)(\{\})?$`)
 	// readerTail matches what follows the name in the key of a reader's lease.
 	readerTail = regexp.MustCompile(`:[^:{}]+:\d+:rwlock_timeout:\d+$`)
 )
@@ -96,6 +99,9 @@ func Owner(key string) (name string, side Side) {
 	}
 	if at := runTail.FindStringSubmatchIndex(key); at != nil && strings.Contains(key[:at[0]], "{") {
 		return job(key[:at[0]], at[4] >= 0 || at[6] >= 0), SideRun
+	}
+	if at := memoTail.FindStringSubmatchIndex(key); at != nil && strings.Contains(key[:at[0]], "{") {
+		return job(key[:at[0]], at[2] >= 0), SideMemo
 	}
 	// A name without braces may end like this too. Only "{name}" is meant.
 	if rest, ok := strings.CutSuffix(key, ":timeout"); ok && strings.Contains(rest, "{") {

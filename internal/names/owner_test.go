@@ -64,6 +64,30 @@ func TestOwner(t *testing.T) {
 	}
 }
 
+// The keys of what came of a call lead back to it, and differ between kinds and names.
+func TestMemo(t *testing.T) {
+	seen := map[string]bool{}
+	for _, key := range []string{"x", "{x}", "app:x", "a b{c}d", "{a}{}", "{x}:latchkey_flight_value", "{x}:latchkey_flight"} {
+		for _, kind := range []string{"flight", "idem"} {
+			lock, note, value := Memo(kind, key)
+			for _, k := range []string{lock, note, value} {
+				assert.False(t, seen[k], "%q of %q", k, key)
+				seen[k] = true
+				assert.Equal(t, Slot(key), Slot(k), "%q of %q", k, key)
+			}
+			for _, k := range []string{note, value} {
+				name, side := Owner(k)
+				assert.Equal(t, key, name, k)
+				assert.Equal(t, SideMemo, side, k)
+			}
+		}
+	}
+	for _, key := range []string{"x:latchkey_flight_value", "{x}:latchkey_flight", "{x}:latchkey_other_value"} {
+		_, side := Owner(key)
+		assert.Equal(t, NoSide, side, key)
+	}
+}
+
 // The keys of a job lead back to it, whatever its name.
 func TestJob(t *testing.T) {
 	const fire = "1800000000000"

@@ -14,6 +14,7 @@ import (
 type Clock struct {
 	Start  time.Time    // carries a monotonic reading
 	offset atomic.Int64 // server ms minus the ms of local; 0 at first
+	known  atomic.Bool  // the server has told its time
 }
 
 func newClock() *Clock { return &Clock{Start: time.Now()} }
@@ -30,7 +31,13 @@ func (c *Clock) local(t time.Time) int64 {
 // refused, and no request is executed after its time.
 func (c *Clock) learn(got time.Time, serverMs int64) {
 	c.offset.Store(serverMs - c.local(got))
+	if !c.known.Load() {
+		c.known.Store(true)
+	}
 }
+
+// Known reports whether the server has told its time.
+func (c *Clock) Known() bool { return c.known.Load() }
 
 // ClockSlack is how much further ahead than expected a deadline may be: the
 // error of the estimate that does no harm.

@@ -12,7 +12,7 @@ import (
 	"github.com/latchkey-go/latchkey/lua"
 )
 
-// A scriptCmd is an EVALSHA or EVAL that go-redis sends only once: go-redis,
+// A scriptCmd is an EVALSHA or EVAL, or another command, that go-redis sends only once: go-redis,
 // the ClusterClient too, asks a command for NoRetry before it sends the command
 // again. The caller decides about retries, because only it knows what a second
 // run would do.
@@ -70,6 +70,25 @@ func (rn *Runner) Eval(ctx context.Context, opts Options, s *lua.Script, keys in
 	return r, err
 }
 
+// Text reads the text under a key by a plain command, which for a client that sends its
+// reads to replicas may be answered by one. It returns "" if there is no such key.
+// Otherwise it behaves as Eval does.
+func (rn *Runner) Text(ctx context.Context, opts Options, key string) (string, error) {
+	if rn.ring {
+		return "", both{ErrUnsupported, errRing}
+	}
+	cmd := scriptCmd{redis.NewCmd(ctx, "getrange", key, 0, -1)} // GET says that there is none by an error
+	if err := rn.send(ctx, opts, cmd); err != nil {
+		rn.failed(ctx, err)
+		return "", err
+	}
+	text, ok := cmd.Val().(string)
+	if !ok {
+		return "", fmt.Errorf("GETRANGE answered %v, which has no meaning", cmd.Val())
+	}
+	return text, nil
+}
+
 // run runs a script by the command bySHA, or, if the server does not know the
 // script, by the command byText, which takes the text.
 func (rn *Runner) run(ctx context.Context, opts Options, s *lua.Script, args []any, bySHA, byText any) (Reply, error) {
@@ -92,9 +111,7 @@ func (rn *Runner) eval(ctx context.Context, opts Options, s *lua.Script, args []
 	cmd.SetFirstKeyPos(Head)
 	err = rn.send(ctx, opts, cmd)
 	if err != nil {
-		rn.noteReply(err)
-		rn.reload(ctx, err)
-		rn.suspect(err)
+		rn.failed(ctx, err)
 		return r, err
 	}
 	if k := &rn.known[s.Index]; !k.Load() {
@@ -105,6 +122,13 @@ func (rn *Runner) eval(ctx context.Context, opts Options, s *lua.Script, args []
 		r.got = time.Now()
 	}
 	return r, r.take(s, cmd.Val())
+}
+
+// failed draws the conclusions from the error of a command.
+func (rn *Runner) failed(ctx context.Context, err error) {
+	rn.noteReply(err)
+	rn.reload(ctx, err)
+	rn.suspect(err)
 }
 
 // noteReply notes that the server has answered, if err is a reply.
