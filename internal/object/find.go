@@ -198,7 +198,7 @@ func (f *Finder) look(ctx context.Context, rdb redis.UniversalClient, keys []str
 			if f.All {
 				f.add(name)
 			}
-		case names.SideRun: // its lock is found by itself
+		case names.SideRun, names.SideMemo: // its lock is found by itself
 		default:
 			f.add(name)
 		}

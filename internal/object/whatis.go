@@ -28,6 +28,8 @@ func About(name string) string {
 		return "a note of latchkey about " + of
 	case names.SideRun:
 		return "a note of latchkey about runs of the job " + of
+	case names.SideMemo:
+		return "what latchkey has kept of a call under " + of
 	case names.SideWakeUps:
 		return "the Redis channel of " + of
 	}
