@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/check"
-	"github.com/latchkey-go/latchkey/internal/engine"
 )
 
 // A Level is the severity of a Finding.
@@ -88,7 +87,7 @@ type ServerReport struct {
 // Faults of servers that answer, and the masters of a cluster that do not
 // answer, are in the Report.
 func (c *Client) Check(ctx context.Context) (Report, error) {
-	got, err := check.Run(ctx, engine.Of(c))
+	got, err := check.Run(ctx, c)
 	r := Report{Topology: got.Topology}
 	for _, s := range got.Servers {
 		r.Servers = append(r.Servers, serverReport(s))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/engine"
 	"github.com/latchkey-go/latchkey/internal/inspect"
 )
 
@@ -120,7 +119,7 @@ type WaiterInfo struct {
 // between two pieces, and a permit if more than 50 permits of the same
 // millisecond before it did.
 func (c *Client) Info(ctx context.Context, name string) (Info, error) {
-	got, err := inspect.Read(ctx, engine.Of(c), name)
+	got, err := inspect.Read(ctx, c, name)
 	info := Info{
 		Name: name, Kind: Kind(got.Kind), At: got.At, Listeners: got.Listeners,
 		Lease: got.Left, Token: got.Token, Count: got.Count,

@@ -255,7 +255,7 @@ func TestWaitGraphInACluster(t *testing.T) {
 	all.Go(func() { _, _ = rlock.New(c, "b").Lock(ctx) })
 	published := func() (n int) {
 		for _, h := range held {
-			waits, err := inspects.Waits(t.Context(), engine.Of(c), h.Name(), []string{h.HolderID()})
+			waits, err := inspects.Waits(t.Context(), c, h.Name(), []string{h.HolderID()})
 			require.NoError(t, err)
 			for _, w := range waits[h.HolderID()] {
 				require.Equal(t, "b", w.Key)

@@ -30,7 +30,7 @@ func New(c *latchkey.Client, name string) *Latch {
 		panic(fmt.Sprintf("countdownlatch: New: %v", err))
 	}
 	e := engine.Of(c)
-	s := newScripts(e, e.Mapped(name))
+	s := newScripts(e, engine.Mapped(c, name))
 	return &Latch{
 		engine:  e,
 		spec:    e.Prepare(s.spec(name, "countdownlatch ")),

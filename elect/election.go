@@ -68,13 +68,10 @@ func New(c *latchkey.Client, name string, opts ...Option) *Election {
 	if cfg.wrong != nil {
 		panic(fmt.Sprintf("elect: New: %v", cfg.wrong))
 	}
-	e := engine.Of(c)
-	return &Election{
-		engine:  e,
-		scripts: newScripts(e, name),
-		lock:    rlock.New(c, names.Election(name), rlock.Fenced()),
-		cfg:     cfg,
-	}
+	s := newScripts(c, name)
+	var locks latchkey.Client
+	engine.Unprefixed(&locks, c)
+	return &Election{engine: s.engine, scripts: s, lock: rlock.New(&locks, s.lock, rlock.Fenced()), cfg: cfg}
 }
 
 // Name returns the name of the election.

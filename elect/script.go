@@ -22,8 +22,9 @@ type scripts struct {
 	channel string
 }
 
-func newScripts(e *engine.Engine, name string) *scripts {
-	s := &scripts{engine: e, lock: e.Mapped(names.Election(name)), record: e.Mapped(names.Leader(name))}
+func newScripts(c *latchkey.Client, name string) *scripts {
+	e, key := engine.Of(c), engine.Mapped(c, name)
+	s := &scripts{engine: e, lock: names.Election(key), record: names.Leader(key)}
 	s.channel = names.LeaderChannel(s.record)
 	s.spec = e.Prepare(&engine.Spec{Kind: "elect", Name: name, Key: s.record, Keys: []string{s.record, s.lock, s.channel}})
 	return s

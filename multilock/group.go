@@ -42,7 +42,7 @@ func NewGroup(c *latchkey.Client, group string, values ...string) *Group {
 		panic("multilock: NewGroup: there are no values")
 	}
 	e := engine.Of(c)
-	s := newScripts(e.Mapped(group), values)
+	s := newScripts(engine.Mapped(c, group), values)
 	spec := e.Prepare(s.spec(group))
 	return &Group{lockSeam: engine.NewLockSeam(e, spec), engine: e, spec: spec, scripts: s}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
-	"github.com/latchkey-go/latchkey/internal/engine"
 	"github.com/latchkey-go/latchkey/internal/inspect"
 	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
@@ -614,13 +613,13 @@ func TestRedIsSeenToWait(t *testing.T) {
 			synctest.Wait()
 		}
 		time.Sleep(7 * time.Second)
-		waits, err := inspect.Waits(t.Context(), engine.Of(fl.clients[0]), "a", []string{mine.HolderID()})
+		waits, err := inspect.Waits(t.Context(), fl.clients[0], "a", []string{mine.HolderID()})
 		require.NoError(t, err)
 		require.Len(t, waits[mine.HolderID()], 1)
 		require.Equal(t, "r", waits[mine.HolderID()][0].Key)
 		all.Wait()
 		time.Sleep(time.Second)
-		waits, err = inspect.Waits(t.Context(), engine.Of(fl.clients[0]), "a", []string{mine.HolderID()})
+		waits, err = inspect.Waits(t.Context(), fl.clients[0], "a", []string{mine.HolderID()})
 		require.NoError(t, err)
 		require.Empty(t, waits)
 		mu.Lock()

@@ -21,8 +21,8 @@ var ErrLate = errors.New("too late to begin")
 
 // A Job is run once for each fire. It is safe for concurrent use.
 type Job struct {
-	client  *latchkey.Client
 	engine  *engine.Engine
+	locks   latchkey.Client // its objects are named by their keys
 	spec    *engine.Spec
 	scripts *scripts
 	cfg     config
@@ -46,10 +46,12 @@ func New(c *latchkey.Client, name string, opts ...Option) *Job {
 		panic(fmt.Sprintf("once: New: %v", cfg.wrong))
 	}
 	e := engine.Of(c)
-	s := &scripts{engine: e, name: name, oneAtATime: cfg.oneAtATime}
-	key := e.Mapped(names.Runs(name))
-	spec := e.Prepare(&engine.Spec{Kind: "once", Name: name, Key: key, Keys: []string{key, e.Mapped(names.Fire(name, ""))}})
-	return &Job{client: c, engine: e, spec: spec, scripts: s, cfg: cfg}
+	s := &scripts{engine: e, key: engine.Mapped(c, name), oneAtATime: cfg.oneAtATime}
+	runs := names.Runs(s.key)
+	spec := e.Prepare(&engine.Spec{Kind: "once", Name: name, Key: runs, Keys: []string{runs, names.Fire(s.key, "")}})
+	j := &Job{engine: e, spec: spec, scripts: s, cfg: cfg}
+	engine.Unprefixed(&j.locks, c)
+	return j
 }
 
 // Name returns the name of the job.
@@ -123,10 +125,10 @@ type fire struct {
 func (j *Job) fire(at time.Time) *fire {
 	text := strconv.FormatInt(at.UnixMilli(), 10)
 	f := &fire{Job: j, at: at, text: text}
-	if name := j.scripts.lock(text); j.cfg.oneAtATime {
-		f.lock = fairlock.New(j.client, name) // in the order of the fires
+	if key := j.scripts.lock(text); j.cfg.oneAtATime {
+		f.lock = fairlock.New(&j.locks, key) // in the order of the fires
 	} else {
-		f.lock = rlock.New(j.client, name)
+		f.lock = rlock.New(&j.locks, key)
 	}
 	return f
 }

@@ -15,22 +15,21 @@ import (
 // scripts runs the scripts of a job. Only this file knows the order of KEYS and ARGV.
 type scripts struct {
 	engine     *engine.Engine
-	name       string
+	key        string // what the keys are made of
 	oneAtATime bool
 }
 
-// lock returns the name of the lock of a fire.
+// lock returns the key of the lock of a fire.
 func (s *scripts) lock(fire string) string {
 	if s.oneAtATime {
-		return names.Fire(s.name, "")
+		return names.Fire(s.key, "")
 	}
-	return names.Fire(s.name, fire)
+	return names.Fire(s.key, fire)
 }
 
 // keys returns arguments that begin with the keys of a fire, with room for n in all.
 func (s *scripts) keys(n int, fire string) []any {
-	e := s.engine
-	return append(make([]any, run.Head, run.Head+n), e.Mapped(s.lock(fire)), e.Mapped(names.Run(s.name, fire)), e.Mapped(names.Runs(s.name)))
+	return append(make([]any, run.Head, run.Head+n), s.lock(fire), names.Run(s.key, fire), names.Runs(s.key))
 }
 
 // What a run is in Redis.
@@ -132,9 +131,9 @@ const mostAtOnce = 100
 func (s *scripts) read(ctx context.Context, spec *engine.Spec, op string, fires []string) (all []record, err error) {
 	e := s.engine
 	err = e.Ask(ctx, op, spec, true, func(ctx context.Context, opts run.Options) error {
-		args := append(make([]any, run.Head, run.Head+1+2*len(fires)), e.Mapped(names.Fire(s.name, "")))
+		args := append(make([]any, run.Head, run.Head+1+2*len(fires)), names.Fire(s.key, ""))
 		for _, f := range fires {
-			args = append(args, e.Mapped(names.Fire(s.name, f)), e.Mapped(names.Run(s.name, f)))
+			args = append(args, names.Fire(s.key, f), names.Run(s.key, f))
 		}
 		reply, err := e.Eval(ctx, opts, lua.OnceRead, len(args)-run.Head, args)
 		if err != nil {
@@ -158,7 +157,7 @@ func (s *scripts) read(ctx context.Context, spec *engine.Spec, op string, fires 
 func (s *scripts) list(ctx context.Context, spec *engine.Spec, op string, n int) (fires []string, err error) {
 	e := s.engine
 	err = e.Ask(ctx, op, spec, true, func(ctx context.Context, opts run.Options) error {
-		reply, err := e.Eval(ctx, opts, lua.OnceList, 1, append(make([]any, run.Head, run.Head+2), e.Mapped(names.Runs(s.name)), n))
+		reply, err := e.Eval(ctx, opts, lua.OnceList, 1, append(make([]any, run.Head, run.Head+2), names.Runs(s.key), n))
 		if err != nil {
 			return err
 		}

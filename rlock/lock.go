@@ -37,7 +37,7 @@ func New(c *latchkey.Client, name string, opts ...Option) *Lock {
 		o.apply(&cfg)
 	}
 	e := engine.Of(c)
-	s := newScripts(e.Mapped(name), cfg)
+	s := newScripts(engine.Mapped(c, name), cfg)
 	spec := e.Prepare(s.spec(name, cfg))
 	return &Lock{lockSeam: engine.NewLockSeam(e, spec), engine: e, spec: spec, scripts: s}
 }

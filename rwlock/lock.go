@@ -33,7 +33,7 @@ func New(c *latchkey.Client, name string, opts ...Option) *RWLock {
 		o.apply(&cfg)
 	}
 	e := engine.Of(c)
-	r, w := newReadScripts(e.Mapped(name)), newWriteScripts(e.Mapped(name), cfg)
+	r, w := newReadScripts(engine.Mapped(c, name)), newWriteScripts(engine.Mapped(c, name), cfg)
 	return &RWLock{
 		read:  newLock(e, e.Prepare(r.spec(name)), &r.scripts),
 		write: newLock(e, e.Prepare(w.spec(name)), &w.scripts),

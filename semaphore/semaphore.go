@@ -30,7 +30,7 @@ func New(c *latchkey.Client, name string) *Semaphore {
 		panic(fmt.Sprintf("semaphore: New: %v", err))
 	}
 	e := engine.Of(c)
-	s := newScripts(e.Mapped(name))
+	s := newScripts(engine.Mapped(c, name))
 	return &Semaphore{engine: e, spec: e.Prepare(s.spec(name)), scripts: s}
 }
 

@@ -53,7 +53,7 @@ var onceBugs = []Bug{
 	{
 		Name: "once/no-slot", What: "the keys of a job are not looked at for their slot, and a name without one is not refused",
 		File: "once/job.go",
-		Old:  `Keys: []string{key, e.Mapped(names.Fire(name, ""))}`, New: "Keys: []string{key}",
+		Old:  `Keys: []string{runs, names.Fire(s.key, "")}`, New: "Keys: []string{runs}",
 		Package: "once", Run: "^TestCluster$",
 	},
 }

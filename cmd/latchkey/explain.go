@@ -12,7 +12,6 @@ import (
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/terminal"
-	"github.com/latchkey-go/latchkey/internal/engine"
 	"github.com/latchkey-go/latchkey/internal/inspect"
 	"github.com/latchkey-go/latchkey/internal/object"
 	"github.com/latchkey-go/latchkey/internal/text"
@@ -147,7 +146,7 @@ func readExplained(ctx context.Context, client *latchkey.Client, name string) (*
 			ids = append(ids, h.ID)
 		}
 	}
-	waits, err := inspect.Waits(ctx, engine.Of(client), name, ids)
+	waits, err := inspect.Waits(ctx, client, name, ids)
 	if err != nil {
 		return nil, err
 	}

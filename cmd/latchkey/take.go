@@ -279,7 +279,7 @@ func (p *heldPermit) release(ctx context.Context) (lingers bool, err error) {
 	kept, err := p.sem.UpdateLease(ctx, p.ID(), left)
 	switch {
 	case err == nil && kept:
-		engine.Of(p.client).LabelKept(ctx, p.sem.Name(), p.ID(), p.want.label, p.since, left)
+		engine.Of(p.client).LabelKept(ctx, engine.Mapped(p.client, p.sem.Name()), p.ID(), p.want.label, p.since, left)
 	case err == nil:
 		err = errors.Join(latchkey.ErrLeaseLost, latchkey.ErrNotHeld)
 	}

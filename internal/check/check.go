@@ -60,10 +60,10 @@ type Server struct {
 const checkBound = 10 * time.Second
 
 // Run inspects the servers and tries out what the primitives need.
-func Run(ctx context.Context, e *engine.Engine) (Report, error) {
-	got := make(chan Report, 1)
+func Run(ctx context.Context, h engine.Host) (Report, error) {
+	got, e := make(chan Report, 1), engine.Of(h)
 	err := e.Aside(ctx, "check", &engine.Spec{Kind: "latchkey"}, func() error {
-		c := &checker{engine: e}
+		c := &checker{engine: e, probed: engine.Mapped(h, "latchkey_check:")}
 		err := c.run(ctx)
 		got <- c.got
 		return err
@@ -79,6 +79,7 @@ func Run(ctx context.Context, e *engine.Engine) (Report, error) {
 // A checker is a check that is running.
 type checker struct {
 	engine *engine.Engine
+	probed string // what the names of its keys begin with
 	got    Report
 }
 
@@ -125,7 +126,7 @@ func (c *checker) client() {
 }
 
 // probe returns the name of an unused key.
-func (c *checker) probe() string { return c.engine.Mapped("latchkey_check:" + rand.Text()) }
+func (c *checker) probe() string { return c.probed + rand.Text() }
 
 // cluster checks each master, with a key of that master.
 func (c *checker) cluster(ctx context.Context, rdb *redis.ClusterClient) error {

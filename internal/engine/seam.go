@@ -9,18 +9,34 @@ import "context"
 // module.
 
 // Host is satisfied only by types that embed Seam: the root's Client.
-type Host interface{ engine() *Engine }
+type Host interface {
+	engine() *Engine
+	mapped(name string) string
+}
 
 // Seam gives the type that embeds it its engine.
-type Seam struct{ e *Engine }
+type Seam struct {
+	e      *Engine
+	prefix string // of the keys that names become
+}
 
 // NewSeam returns a Seam for e.
-func NewSeam(e *Engine) Seam { return Seam{e} }
+func NewSeam(e *Engine) Seam { return Seam{e, e.cfg.KeyPrefix} }
 
-func (s Seam) engine() *Engine { return s.e }
+func (s Seam) engine() *Engine        { return s.e }
+func (s Seam) mapped(n string) string { return s.prefix + n }
+func (s *Seam) set(t Seam)            { *s = t }
 
 // Of returns the engine under h.
 func Of(h Host) *Engine { return h.engine() }
+
+// Mapped returns the main key of an object: the key prefix of h followed by the name,
+// as with Redisson's NameMapper.
+func Mapped(h Host, name string) string { return h.mapped(name) }
+
+// Unprefixed makes target, a new Client, one with the engine of h and without its key
+// prefix. The names of its objects are their keys.
+func Unprefixed(target interface{ set(s Seam) }, h Host) { target.set(Seam{e: h.engine()}) }
 
 // HoldSeam gives the type that embeds it, the root's Hold, its Held.
 type HoldSeam struct{ h Held }

@@ -46,8 +46,8 @@ type Waiter struct {
 }
 
 // Read returns what a name stands for.
-func Read(ctx context.Context, e *engine.Engine, name string) (Object, error) {
-	key := e.Mapped(name)
+func Read(ctx context.Context, c engine.Host, name string) (Object, error) {
+	e, key := engine.Of(c), engine.Mapped(c, name)
 	s := &engine.Spec{Kind: "latchkey", Name: name, Key: key, Keys: []string{
 		key,
 		names.Token(key),

@@ -10,8 +10,8 @@ import (
 
 // Waits returns what holders of a name wait for, by their ids as the object shows them.
 // Only holders whose clients publish it are known.
-func Waits(ctx context.Context, e *engine.Engine, name string, ids []string) (map[string][]engine.Waited, error) {
-	key := e.Mapped(name)
+func Waits(ctx context.Context, c engine.Host, name string, ids []string) (map[string][]engine.Waited, error) {
+	e, key := engine.Of(c), engine.Mapped(c, name)
 	s := e.Prepare(&engine.Spec{Kind: "latchkey", Name: name, Key: key, Keys: []string{key}})
 	keys := make([]string, len(ids))
 	for i, id := range ids {

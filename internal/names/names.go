@@ -61,8 +61,10 @@ func PermitLabel(key, id string) string { return Label(key, hex.EncodeToString([
 // holder has.
 func Waits(key, holder string) string { return Ours("latchkey_waits", key) + ":" + holder }
 
-// Fire returns the name of the lock of a job for a fire, as a user would name it. With
-// an empty fire it is that for all fires. It is in the slot of the job's other keys.
+// The keys of a job and of an election are built from the key that its name is mapped
+// to, and are in one slot.
+
+// Fire returns the key of the lock of a job for a fire, or for all fires if fire is empty.
 func Fire(job, fire string) string {
 	if fire != "" {
 		fire = ":" + fire
@@ -80,8 +82,7 @@ func Runs(job string) string { return Suffixed(job, "latchkey_runs") + twin(job)
 // pattern, empty for all. More keys may match it.
 func RunsLike(pattern string) string { return "*" + pattern + "*:latchkey_runs*" }
 
-// Election returns the name of the lock of an election, as a user would name it. It is
-// in the slot of the election's other key.
+// Election returns the key of the lock of an election.
 func Election(name string) string { return Suffixed(name, "latchkey_elect") + twin(name) }
 
 // Leader returns the key of the record of an election's leader.

@@ -2,21 +2,27 @@ package topology
 
 import (
 	"bytes"
+	"context"
 	"crypto/x509"
 	"log/slog"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/countdownlatch"
+	"github.com/latchkey-go/latchkey/elect"
 	"github.com/latchkey-go/latchkey/fairlock"
 	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/multilock"
+	"github.com/latchkey-go/latchkey/once"
 	"github.com/latchkey-go/latchkey/rlock"
 	"github.com/latchkey-go/latchkey/rwlock"
 	"github.com/latchkey-go/latchkey/semaphore"
@@ -78,12 +84,53 @@ func TestACL(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "me", info.Holders[0].Label)
 		require.NoError(t, h.Unlock(t.Context()))
+		at := time.UnixMilli(1_800_000_000_000)
+		for _, opts := range [][]once.Option{nil, {once.NoOverlap()}} {
+			job := once.New(a, "job", opts...)
+			ran, err := job.Do(t.Context(), at.Add(time.Duration(len(opts))*time.Minute), func(context.Context) error { return nil })
+			require.NoError(t, err)
+			require.True(t, ran)
+			runs, err := job.Runs(t.Context(), 10)
+			require.NoError(t, err)
+			require.Len(t, runs, 1+len(opts))
+		}
+		transfer(t, a, b)
 		group := multilock.NewGroup(a, "group", "x", "y")
 		h, err = group.Lock(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, h.Unlock(t.Context()))
 	})
 	require.Empty(t, s.Denied(t, "app"))
+}
+
+// transfer makes a candidate of a the leader, and then one of b.
+func transfer(t *testing.T, a, b *latchkey.Client) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var runs sync.WaitGroup
+	defer runs.Wait()
+	defer cancel()
+	begun := make(chan string)
+	var all []*elect.Election
+	for i, c := range []*latchkey.Client{a, b} {
+		e := elect.New(c, "main", elect.Identity(strconv.Itoa(i)))
+		all = append(all, e)
+		runs.Go(func() {
+			err := e.Run(ctx, func(ctx context.Context, _ elect.Term) error {
+				begun <- e.Identity()
+				<-ctx.Done()
+				return nil
+			})
+			assert.ErrorIs(t, err, context.Canceled)
+		})
+		if i == 0 {
+			require.Equal(t, "0", <-begun)
+		}
+	}
+	redistest.Until(t, "a transfer", func() bool { return all[0].Transfer(ctx, "1") == nil })
+	require.Equal(t, "1", <-begun)
+	l, err := all[0].Leader(ctx)
+	require.NoError(t, err)
+	require.Equal(t, "1", l.Identity)
 }
 
 // Another database than 0 requires the right to select it.
