@@ -49,7 +49,7 @@ var ErrForgotten = errors.New("the call was forgotten while it ran")
 
 // A Memo is what came of calls under one key. It is safe for concurrent use.
 type Memo struct {
-	client *latchkey.Client
+	locks  latchkey.Client // its objects are named by their keys
 	engine *engine.Engine
 	spec   *engine.Spec
 	cfg    Config
@@ -59,8 +59,9 @@ type Memo struct {
 // New returns what came of calls under cfg.Name. It does no I/O.
 func New(c *latchkey.Client, cfg Config) *Memo {
 	e := engine.Of(c)
-	m := &Memo{client: c, engine: e, cfg: cfg}
-	m.lock, m.note, m.value = names.Memo(cfg.Kind, e.Mapped(cfg.Name))
+	m := &Memo{engine: e, cfg: cfg}
+	engine.Unprefixed(&m.locks, c)
+	m.lock, m.note, m.value = names.Memo(cfg.Kind, engine.Mapped(c, cfg.Name))
 	m.channel = names.Prefixed("redisson_lock__channel", m.lock)
 	m.spec = e.Prepare(&engine.Spec{Kind: cfg.Kind, Name: cfg.Name, Key: m.value, Keys: []string{m.value, m.note, m.lock, m.channel}})
 	return m
@@ -185,7 +186,7 @@ func (m *Memo) Begin(ctx context.Context, op, mark string) (call *Call, rec Reco
 	}
 }
 
-func (m *Memo) newLock() *rlock.Lock { return rlock.New(m.client, m.lock) }
+func (m *Memo) newLock() *rlock.Lock { return rlock.New(&m.locks, m.lock) }
 
 // unnamed returns the error of the lock without what names the lock.
 func unnamed(err error) error {
