@@ -109,6 +109,16 @@ func TestKeep(t *testing.T) {
 	})
 }
 
+// The key prefix stands in the braces.
+func TestKeyPrefix(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		call := begin(t, newMemo(locktest.NewClient(t, b.Client(), latchkey.WithKeyPrefix("app:")), "x"), "")
+		require.ElementsMatch(t, []string{"{app:x}:latchkey_flight", "{app:x}:latchkey_flight_call"}, b.Mini.Keys())
+		require.NoError(t, call.Keep(t.Context(), "do", nil, time.Hour, 0))
+		require.Equal(t, []string{"{app:x}:latchkey_flight_value"}, b.Mini.Keys())
+	})
+}
+
 // A kind has values of its own.
 func TestKinds(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
