@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/latchkey-go/latchkey"
@@ -164,7 +163,7 @@ func (f *fire) attempt(ctx context.Context, fn func(context.Context) error) (aga
 		func() error {
 			err := fn(h.Context())
 			if failed = ""; err != nil {
-				failed = text(err)
+				failed = engine.ErrorText(err)
 			}
 			return err
 		},
@@ -190,21 +189,6 @@ func (f *fire) acquire(ctx context.Context) (*latchkey.Hold, error) {
 		return f.lock.TryLock(ctx, opts...)
 	}
 	return f.lock.Lock(ctx, opts...)
-}
-
-// maxText is the most bytes of an error that are kept.
-const maxText = 1000
-
-// text returns what is kept of an error; it is not empty.
-func text(err error) string {
-	s := strings.ToValidUTF8(err.Error(), "�")
-	if len(s) > maxText {
-		s = strings.ToValidUTF8(s[:maxText], "") + "…"
-	}
-	if s == "" {
-		return "an error without a text"
-	}
-	return s
 }
 
 // sleep waits for a random time of up to most.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/latchkey-go/latchkey/internal/run"
 )
@@ -40,3 +41,18 @@ func (d inDoubt) Unwrap() error { return d.error }
 func InDoubt(err error) error { return inDoubt{err} }
 
 var errNotUndone = errors.New("an acquire without an answer could not be undone, and may keep what it took")
+
+// maxText is the most bytes of an error that are kept.
+const maxText = 1000
+
+// ErrorText returns what is kept in Redis of an error, for people; it is not empty.
+func ErrorText(err error) string {
+	s := strings.ToValidUTF8(err.Error(), "�")
+	if len(s) > maxText {
+		s = strings.ToValidUTF8(s[:maxText], "") + "…"
+	}
+	if s == "" {
+		return "an error without a text"
+	}
+	return s
+}

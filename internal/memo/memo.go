@@ -103,6 +103,9 @@ type Record struct {
 	Left time.Duration
 }
 
+// ID returns what two Memos of one client and key have in common, and no others.
+func (m *Memo) ID() any { return inside{m.engine, m.lock} }
+
 // Kept returns what is kept, Done or None, with one plain command. If the value is gone,
 // or no longer fresh, Begin and Read say more. A client that sends its reads to replicas
 // may see what has been forgotten a moment ago.
