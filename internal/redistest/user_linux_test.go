@@ -36,6 +36,7 @@ var noUser = map[string]string{
 	"fuzz_replies_test.go FuzzReplies":                     "nothing is sent",
 	"hooks_test.go TestHooksSeeEverything":                 "it is the user's, with a hook",
 	"label_test.go TestLabelGoesWithThePermit":             "in memory",
+	"flight/example_test.go newClient":                     "in memory",
 	"once/example_test.go newClient":                       "in memory",
 	"tests/sim/world_test.go newWorld":                     "in memory",
 	"tests/topology/security_test.go TestNoSecrets":        "users of its own",
