@@ -48,7 +48,9 @@ func (l *leakLog) leaks(t *testing.T) (leaks []leak) {
 	for line := range strings.Lines(l.lines.String()) {
 		var one leak
 		require.NoError(t, json.Unmarshal([]byte(line), &one))
-		leaks = append(leaks, one)
+		if one.Acquired != "" { // others tell of late renewals and the like
+			leaks = append(leaks, one)
+		}
 	}
 	return leaks
 }
