@@ -287,6 +287,7 @@ func TestLost(t *testing.T) {
 				second := once.New(locktest.NewClient(t, b.Client()), "report", once.OnFailure(policy))
 				fire := time.Now()
 				var firstErr error
+				var ended time.Time
 				var machines sync.WaitGroup
 				machines.Go(func() {
 					_, firstErr = first.Do(t.Context(), fire, func(ctx context.Context) error {
@@ -295,8 +296,10 @@ func TestLost(t *testing.T) {
 						assert.ErrorIs(t, context.Cause(ctx), latchkey.ErrLeaseLost)
 						time.Sleep(time.Minute) // until Redis lets others in, too
 						b.Link(cut).OnCommand(nil)
+						ended = time.Now()
 						return nil
 					})
+					assert.Less(t, time.Since(ended), time.Second, "Redis is asked for the end once")
 				})
 				synctest.Wait()
 				time.Sleep(time.Second)

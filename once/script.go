@@ -88,7 +88,8 @@ func (f *fire) finish(ctx context.Context, h *latchkey.Hold, call, failed string
 	if failed != "" {
 		state = stateFailed
 	}
-	return e.Ask(ctx, "do", f.spec, true, func(ctx context.Context, opts run.Options) error {
+	lost := false // Redis has answered: that is no reason to ask again
+	err := e.Ask(ctx, "do", f.spec, true, func(ctx context.Context, opts run.Options) error {
 		reply, err := e.Eval(ctx, opts, lua.OnceFinish, 3, append(f.scripts.keys(9, f.text),
 			h.HolderID(), f.text, state, failed, f.cfg.keep.Milliseconds(), call))
 		if err != nil {
@@ -98,11 +99,13 @@ func (f *fire) finish(ctx context.Context, h *latchkey.Hold, call, failed string
 			return run.Unexpected(lua.OnceFinish, reply.Ints)
 		}
 		e.Learn(reply, reply.Ints[1])
-		if reply.Ints[0] == 0 {
-			return engine.ErrLeaseLost
-		}
+		lost = reply.Ints[0] == 0
 		return nil
 	})
+	if err == nil && lost {
+		err = e.Wrap("do", f.spec, engine.ErrLeaseLost)
+	}
+	return err
 }
 
 // A record is a run as Redis has it.
