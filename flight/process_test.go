@@ -2,12 +2,9 @@ package flight_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -19,9 +16,6 @@ import (
 	"github.com/latchkey-go/latchkey/flight"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
-
-// machineConfig names the variable that makes of this program a process of the tests.
-const machineConfig = "LATCHKEY_FLIGHT_MACHINE"
 
 // A machine is a process of many callers, which notes each execution in the list ran.
 type machine struct {
@@ -67,42 +61,6 @@ func (m machine) work(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// machineMain is the program of a machine.
-func machineMain(text string) {
-	var m machine
-	err := json.Unmarshal([]byte(text), &m)
-	if err == nil {
-		err = m.work(context.Background())
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
-
-// start starts the process of a machine, and returns what waits for its end.
-func (m machine) start(t *testing.T) (cmd *exec.Cmd, wait func() error) {
-	t.Helper()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	text, err := json.Marshal(m)
-	require.NoError(t, err)
-	cmd = exec.CommandContext(t.Context(), self)
-	cmd.Env = append(os.Environ(), machineConfig+"="+string(text))
-	var out strings.Builder
-	cmd.Stderr = &out
-	require.NoError(t, cmd.Start())
-	wait = sync.OnceValue(func() error {
-		if err := cmd.Wait(); err != nil {
-			return fmt.Errorf("%w: %s", err, out.String())
-		}
-		return nil
-	})
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = wait() })
-	return cmd, wait
-}
-
 // A thousand calls in four processes are one execution. If its process is killed in the
 // middle, they are two, and those who live get the value of the second.
 func TestProcesses(t *testing.T) {
@@ -112,11 +70,11 @@ func TestProcesses(t *testing.T) {
 			s := redistest.Start(t)
 			rdb := s.Client(t)
 			m := machine{Addr: s.Addr, Calls: redistest.Many(250, 50), Hangs: kill}
-			first, firstEnds := m.start(t)
+			first, firstEnds := redistest.StartSelf(t, m)
 			redistest.Until(t, "it to run", func() bool { return rdb.LLen(t.Context(), "ran").Val() == 1 })
 			var others []func() error
 			for range 3 {
-				_, wait := m.start(t)
+				_, wait := redistest.StartSelf(t, m)
 				others = append(others, wait)
 			}
 			want := "report 1"

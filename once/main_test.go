@@ -1,7 +1,7 @@
 package once_test
 
 import (
-	"os"
+	"context"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -10,8 +10,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if text := os.Getenv(machineConfig); text != "" {
-		machineMain(text)
-	}
+	redistest.Self(func(m machine) error { return m.work(context.Background()) })
 	goleak.VerifyTestMain(m, redistest.LeakOptions()...)
 }

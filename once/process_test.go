@@ -2,12 +2,7 @@ package once_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,9 +14,6 @@ import (
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/once"
 )
-
-// machineConfig names the variable that makes of this program a machine of the tests.
-const machineConfig = "LATCHKEY_ONCE_MACHINE"
 
 // A machine is a process that schedules a job, and notes each run in the list ran.
 type machine struct {
@@ -68,42 +60,6 @@ func policy(retries int) once.Option {
 	return once.OnFailure(once.Retry(retries))
 }
 
-// machineMain is the program of a machine.
-func machineMain(text string) {
-	var m machine
-	err := json.Unmarshal([]byte(text), &m)
-	if err == nil {
-		err = m.work(context.Background())
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
-
-// start starts the process of a machine, and returns what waits for its end.
-func (m machine) start(t *testing.T) (cmd *exec.Cmd, wait func() error) {
-	t.Helper()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	text, err := json.Marshal(m)
-	require.NoError(t, err)
-	cmd = exec.CommandContext(t.Context(), self)
-	cmd.Env = append(os.Environ(), machineConfig+"="+string(text))
-	var out strings.Builder
-	cmd.Stderr = &out
-	require.NoError(t, cmd.Start())
-	wait = sync.OnceValue(func() error {
-		if err := cmd.Wait(); err != nil {
-			return fmt.Errorf("%w: %s", err, out.String())
-		}
-		return nil
-	})
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = wait() })
-	return cmd, wait
-}
-
 // Three processes whose clocks differ by some periods run a job of 10 ms exactly once
 // for each fire.
 func TestOncePerFireOfProcesses(t *testing.T) {
@@ -114,9 +70,9 @@ func TestOncePerFireOfProcesses(t *testing.T) {
 	begin := time.Now().Truncate(every).Add(500 * time.Millisecond) // when all are up
 	var all []func() error
 	for i := range 3 {
-		_, wait := machine{
+		_, wait := redistest.StartSelf(t, machine{
 			Addr: s.Addr, Begin: begin, Fires: fires, Every: every, Behind: time.Duration(i) * 3 * every, Takes: every, Retries: 1,
-		}.start(t)
+		})
 		all = append(all, wait)
 	}
 	for _, wait := range all {
@@ -151,14 +107,14 @@ func TestKilledInTheMiddle(t *testing.T) {
 			s := redistest.Start(t)
 			rdb := s.Client(t)
 			m := machine{Addr: s.Addr, Begin: time.Now(), Fires: 1, Retries: retries, Takes: time.Hour}
-			killed, wait := m.start(t)
+			killed, wait := redistest.StartSelf(t, m)
 			redistest.Until(t, "it to run", func() bool { return rdb.LLen(t.Context(), "ran").Val() == 1 })
 			job := once.New(locktest.NewClient(t, rdb), "report", policy(retries))
 			require.Equal(t, once.Running, last(t, job).Outcome)
 			m.Takes = 10 * time.Millisecond
 			var others []func() error
 			for range 2 {
-				_, wait := m.start(t)
+				_, wait := redistest.StartSelf(t, m)
 				others = append(others, wait)
 			}
 			if retries > 0 { // until the others wait
