@@ -19,6 +19,7 @@ import (
 	"github.com/latchkey-go/latchkey/countdownlatch"
 	"github.com/latchkey-go/latchkey/elect"
 	"github.com/latchkey-go/latchkey/fairlock"
+	"github.com/latchkey-go/latchkey/flight"
 	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/multilock"
@@ -95,6 +96,12 @@ func TestACL(t *testing.T) {
 			require.Len(t, runs, 1+len(opts))
 		}
 		transfer(t, a, b)
+		for _, c := range []*latchkey.Client{a, b} {
+			v, _, err := flight.Do(t.Context(), c, "report", func(context.Context) (int, error) { return 1, nil })
+			require.NoError(t, err)
+			require.Equal(t, 1, v)
+		}
+		require.NoError(t, flight.Forget(t.Context(), a, "report"))
 		group := multilock.NewGroup(a, "group", "x", "y")
 		h, err = group.Lock(t.Context())
 		require.NoError(t, err)
