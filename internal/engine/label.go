@@ -79,8 +79,8 @@ func (e *Engine) labelClosed(ctx context.Context, s *Spec, ret *Return) {
 	e.labelEnded(ctx, s.Key, s.label(ret.LingerAs), field, c.label, c.since, left)
 }
 
-// LabelKept writes the label of a permit of the semaphore with the given key that stays out for left after the work, if
-// the work had a label.
+// LabelKept writes the label of a permit of the semaphore with the given key that stays
+// out for left after the work, if the work had a label.
 func (e *Engine) LabelKept(ctx context.Context, key, id, label string, since time.Time, left time.Duration) {
 	raw, err := hex.DecodeString(id)
 	if err == nil && label != "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/latchkey-go/latchkey/lua"
 )
 
-// A scriptCmd is an EVALSHA or EVAL, or another command, that go-redis sends only once: go-redis,
+// A scriptCmd is an EVALSHA or EVAL, or a GETRANGE, that go-redis sends only once: go-redis,
 // the ClusterClient too, asks a command for NoRetry before it sends the command
 // again. The caller decides about retries, because only it knows what a second
 // run would do.
