@@ -29,8 +29,8 @@ var importLevels = map[string]int{
 	"internal/async": 5, "internal/object": 5,
 	"rlock": 6, "fairlock": 6, "rwlock": 6, "semaphore": 6,
 	"permitsemaphore": 6, "countdownlatch": 6, "multilock": 6,
-	"once": 7, "elect": 7, "internal/memo": 7,
-	"flight": 8, "idem": 8,
+	"once": 7, "elect": 7, "internal/memo": 7, "internal/force": 7,
+	"flight": 8, "idem": 8, "ui": 8,
 }
 
 // testPackages are the packages, with all below them, that users never link

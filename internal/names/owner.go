@@ -117,6 +117,13 @@ func Job(runs string) (name string, ok bool) {
 	return name, side == SideRun && Runs(name) == runs
 }
 
+// Elected returns the election whose leader's record is the key record. ok is false if it
+// is not that of any election.
+func Elected(record string) (name string, ok bool) {
+	name, side := Owner(record)
+	return name, side == SideNote && Leader(name) == record
+}
+
 // JobOf returns the job and the fire to which a lock belongs; the fire is empty if it is
 // the lock for all fires. ok is false if it is not that of any job.
 func JobOf(lock string) (name, fire string, ok bool) {

@@ -25,9 +25,11 @@ type Finder struct {
 
 	keys atomic.Int64 // number of keys read
 
-	// mu guards the field below.
+	// mu guards the fields below.
 	mu    sync.Mutex
 	names map[string]bool // names of objects, according to their keys
+	// Names of jobs and of elections that Find has passed.
+	jobs, elections map[string]bool
 }
 
 // Beginning returns a Finder of the objects whose names begin with prefix.
@@ -75,9 +77,15 @@ func (f *Finder) Jobs(ctx context.Context, rdb redis.UniversalClient) ([]string,
 	})
 }
 
+// Passed returns the names of the jobs that have runs, and of the elections that have had
+// a leader, whose keys the last Find has passed, sorted.
+func (f *Finder) Passed() (jobs, elections []string) {
+	return slices.Sorted(maps.Keys(f.jobs)), slices.Sorted(maps.Keys(f.elections))
+}
+
 // find runs look for each server that has keys, and returns the names that it adds.
 func (f *Finder) find(ctx context.Context, rdb redis.UniversalClient, look func(context.Context, *redis.Client) error) ([]string, error) {
-	f.names = map[string]bool{}
+	f.names, f.jobs, f.elections = map[string]bool{}, map[string]bool{}, map[string]bool{}
 	err := eachNode(ctx, rdb, func(ctx context.Context, node *redis.Client) error {
 		if node == rdb {
 			if err := hasAll(ctx, node); err != nil {
@@ -173,12 +181,14 @@ func (f *Finder) listen(ctx context.Context, node *redis.Client) error {
 	return nil
 }
 
-func (f *Finder) add(name string) {
+func (f *Finder) add(name string) { f.addTo(f.names, name) }
+
+func (f *Finder) addTo(set map[string]bool, name string) {
 	if name == "" || f.Match != "" && !glob(f.Match, name) {
 		return
 	}
 	f.mu.Lock()
-	f.names[name] = true
+	set[name] = true
 	f.mu.Unlock()
 }
 
@@ -198,7 +208,17 @@ func (f *Finder) look(ctx context.Context, rdb redis.UniversalClient, keys []str
 			if f.All {
 				f.add(name)
 			}
-		case names.SideRun, names.SideMemo: // its lock is found by itself
+		case names.SideRun: // its lock is found by itself
+			if job, ok := names.Job(key); ok {
+				f.addTo(f.jobs, job)
+			}
+		case names.SideMemo: // so is its
+		case names.SideNote:
+			if election, ok := names.Elected(key); ok {
+				f.addTo(f.elections, election) // its lock, too, is found by itself
+			} else {
+				f.add(name)
+			}
 		default:
 			f.add(name)
 		}

@@ -163,7 +163,7 @@ func (s *Server) userArgs() ([]string, error) {
 }
 
 // Allow gives the library's users the rights to the commands that
-// docs/security.md lists for WithReplicaAck and Check, as far as the server has
+// docs/security.md lists for WithReplicaAck, Check and lists, as far as the server has
 // them.
 func (s *Server) Allow(t testing.TB, commands ...string) {
 	t.Helper()
@@ -176,7 +176,7 @@ func (s *Server) Allow(t testing.TB, commands ...string) {
 	}
 	for _, name := range commands {
 		right := "+" + name
-		if !slices.Contains(slices.Concat(r.Acks, r.Check), right) {
+		if !slices.Contains(slices.Concat(r.Acks, r.Check, r.List), right) {
 			t.Fatalf("redistest: docs/security.md does not have %s", right)
 		}
 		if !s.knows(t, name) {

@@ -38,6 +38,7 @@ var noUser = map[string]string{
 	"label_test.go TestLabelGoesWithThePermit":             "in memory",
 	"flight/example_test.go newClient":                     "in memory",
 	"once/example_test.go newClient":                       "in memory",
+	"ui/ui_test.go TestOptionsAreChecked":                  "nothing is sent",
 	"tests/sim/world_test.go newWorld":                     "in memory",
 	"tests/topology/security_test.go TestNoSecrets":        "users of its own",
 	"tests/leases/watchdog_test.go keep":                   "in memory",
@@ -63,7 +64,7 @@ func TestNoTestForgetsTheUser(t *testing.T) {
 		}
 		if d.IsDir() {
 			switch filepath.ToSlash(path) {
-			case "../../bench", "../../chaos", "../../cmd", "../../contrib", "../../interop", "../../otel", "../../prom", "../../.cache", "../../.git":
+			case "../../bench", "../../chaos", "../../cmd", "../../contrib", "../../interop", "../../otel", "../../prom", "../../ui/browser", "../../.cache", "../../.git":
 				return filepath.SkipDir // other modules
 			}
 			return nil
