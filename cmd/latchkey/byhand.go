@@ -12,6 +12,7 @@ import (
 	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/terminal"
+	"github.com/latchkey-go/latchkey/internal/force"
 	"github.com/latchkey-go/latchkey/internal/object"
 	"github.com/latchkey-go/latchkey/internal/text"
 	"github.com/latchkey-go/latchkey/permitsemaphore"
@@ -154,7 +155,7 @@ func newExtend(conn *connection) *cobra.Command {
 func (s *session) extend(ctx context.Context, o *object.Object, id string, lease time.Duration) error {
 	var extended bool
 	var err error
-	if l := s.lock(o, id); l != nil {
+	if l := force.LockOf(s.client, &o.Info, id); l != nil {
 		extended, err = l.ExtendHolder(ctx, id, lease)
 	} else if latchkey.Kind(o.Kind) != latchkey.KindPermitSemaphore {
 		return exit.Errorf(exit.Failed, "%s is a %s, whose leases cannot be extended for one holder", text.Name(o.Name), o.Kind)

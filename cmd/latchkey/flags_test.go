@@ -45,13 +45,13 @@ func TestCommands(t *testing.T) {
 	for _, cmd := range leaves(newRoot()) {
 		name := cmd.CommandPath()
 		assert.NotEmpty(t, cmd.Short, name)
-		if cmd.Name() != "run" && cmd.Parent().Name() != "completion" {
+		if cmd.Name() != "run" && cmd.Name() != "serve" && cmd.Parent().Name() != "completion" {
 			assert.NotNil(t, cmd.Flags().Lookup("json"), name)
 		}
 	}
 	code, stdout, _ := execute(t, "help")
 	assert.Zero(t, code)
-	for _, name := range []string{"run", "acquire", "extend", "release", "ls", "top", "show", "waiters", "explain", "jobs", "force-unlock", "sem", "latch", "doctor", "bench", "demo", "completion", "version"} {
+	for _, name := range []string{"run", "acquire", "extend", "release", "ls", "top", "show", "waiters", "explain", "jobs", "force-unlock", "sem", "latch", "serve", "doctor", "bench", "demo", "completion", "version"} {
 		assert.Regexp(t, `\n  `+name+` +[A-Z]`, stdout)
 	}
 }

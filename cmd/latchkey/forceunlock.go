@@ -2,21 +2,15 @@ package main
 
 import (
 	"context"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/latchkey-go/latchkey"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/exit"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/listing"
 	"github.com/latchkey-go/latchkey/cmd/latchkey/internal/terminal"
-	"github.com/latchkey-go/latchkey/fairlock"
+	"github.com/latchkey-go/latchkey/internal/force"
 	"github.com/latchkey-go/latchkey/internal/object"
 	"github.com/latchkey-go/latchkey/internal/text"
-	"github.com/latchkey-go/latchkey/permitsemaphore"
-	"github.com/latchkey-go/latchkey/rlock"
-	"github.com/latchkey-go/latchkey/rwlock"
 )
 
 const forceUnlockHelp = `force-unlock takes NAME from HOLDER, as show and ls --json give it: a lock, all
@@ -104,42 +98,12 @@ func changed(name, id string, o *object.Object) error {
 	return exit.Errorf(exit.Conflict, "%s does not hold %s %s", text.Name(id), text.Name(name), who)
 }
 
-// A holderLock is a lock as the commands change it that know a holder of it.
-type holderLock interface {
-	ForceUnlockHolder(ctx context.Context, holder string) (bool, error)
-	ExtendHolder(ctx context.Context, holder string, lease time.Duration) (bool, error)
-}
-
-// lock returns the lock that an object is, or the half of it that a holder has;
-// nil if it is no lock.
-func (s *session) lock(o *object.Object, id string) holderLock {
-	switch latchkey.Kind(o.Kind) {
-	case latchkey.KindLock:
-		return rlock.New(s.client, o.Name)
-	case latchkey.KindFair:
-		return fairlock.New(s.client, o.Name)
-	case latchkey.KindReadWrite:
-		if strings.HasSuffix(id, ":write") {
-			return rwlock.New(s.client, o.Name).WriteLock()
-		}
-		return rwlock.New(s.client, o.Name).ReadLock()
-	}
-	return nil
-}
-
 // free takes an object away from one holder, which must have it.
 func (s *session) free(ctx context.Context, o *object.Object, id string) error {
-	var freed bool
-	var err error
-	if l := s.lock(o, id); l != nil {
-		freed, err = l.ForceUnlockHolder(ctx, id)
-	} else if latchkey.Kind(o.Kind) == latchkey.KindPermitSemaphore {
-		var n int
-		n, err = permitsemaphore.New(s.client, o.Name).TryRelease(ctx, id)
-		freed = n > 0
-	} else {
+	if !force.Can(o.Info.Kind) {
 		return exit.Errorf(exit.Failed, "%s is a %s, which cannot be taken from one holder", text.Name(o.Name), o.Kind)
 	}
+	freed, err := force.Free(ctx, s.client, &o.Info, id)
 	if err == nil && !freed {
 		err = changed(o.Name, id, nil)
 	}
