@@ -36,7 +36,7 @@ var importLevels = map[string]int{
 // testPackages are the packages, with all below them, that users never link
 // into a program. They may import any package, and no library package may
 // import them.
-var testPackages = []string{"internal/redistest", "internal/locktest", "internal/text/texttest", "latchkeytest", "interop", "tests", "examples"}
+var testPackages = []string{"internal/redistest", "internal/locktest", "internal/bubble", "internal/text/texttest", "latchkeytest", "interop", "tests", "examples"}
 
 func forTests(name string) bool {
 	return slices.ContainsFunc(testPackages, func(p string) bool { return name == p || strings.HasPrefix(name, p+"/") })

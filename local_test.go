@@ -13,13 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/bubble"
 	"github.com/latchkey-go/latchkey/multilock"
 )
 
 // localTest runs f in fake time and checks that no local lock is left.
 func localTest(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f(t)
 		synctest.Wait()
 		require.Zero(t, latchkey.Locals(), "states of locks that are free")

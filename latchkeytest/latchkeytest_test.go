@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey"
+	"github.com/latchkey-go/latchkey/internal/bubble"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/latchkeytest"
 	"github.com/latchkey-go/latchkey/permitsemaphore"
@@ -22,7 +23,7 @@ import (
 
 // Leases end to the millisecond, and an hour takes no time.
 func TestInABubble(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := latchkeytest.NewServer(t)
 		c, rdb := s.Client(t), s.Redis(t)
 		lock, ctx := rlock.New(c, "job"), t.Context()
@@ -61,7 +62,7 @@ func TestOutsideOfABubble(t *testing.T) {
 
 // A critical section of hours: the lease is renewed all the time.
 func TestDoForHours(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		lock := rlock.New(latchkeytest.New(t), "nightly")
 		require.NoError(t, latchkey.Do(t.Context(), lock, func(ctx context.Context) error {
 			time.Sleep(time.Duration(redistest.Many(120, 20)) * time.Minute)
@@ -71,7 +72,7 @@ func TestDoForHours(t *testing.T) {
 }
 
 func TestTwoClients(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := latchkeytest.NewServer(t)
 		a, b := rlock.New(s.Client(t, latchkey.WithID("a")), "job"), rlock.New(s.Client(t), "job")
 		ctx := t.Context()
@@ -91,7 +92,7 @@ func TestTwoClients(t *testing.T) {
 }
 
 func TestExpire(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := latchkeytest.NewServer(t)
 		a, b := rlock.New(s.Client(t), "job"), rlock.New(s.Client(t), "job")
 		ctx := t.Context()
@@ -110,7 +111,7 @@ func TestExpire(t *testing.T) {
 }
 
 func TestExpirePermits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := latchkeytest.NewServer(t)
 		a, b := permitsemaphore.New(s.Client(t), "pool"), permitsemaphore.New(s.Client(t), "pool")
 		ctx := t.Context()
@@ -130,7 +131,7 @@ func TestExpirePermits(t *testing.T) {
 
 // A semaphore of which no permit is out has no lease that could end.
 func TestExpireOfNoPermits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := latchkeytest.NewServer(t)
 		pool, ctx := permitsemaphore.New(s.Client(t), "pool"), t.Context()
 		require.NoError(t, pool.SetPermits(ctx, 2))
@@ -145,7 +146,7 @@ func TestExpireOfNoPermits(t *testing.T) {
 
 // All is closed in the right order, with a hold left and a waiter.
 func TestLeftOpen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		lock := rlock.New(latchkeytest.New(t), "job")
 		h, err := lock.Lock(t.Context())
 		require.NoError(t, err)
@@ -160,7 +161,7 @@ func TestLeftOpen(t *testing.T) {
 func TestCrowdsInBubbles(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection would empty a sync.Pool
 	for range 2 {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			s := latchkeytest.NewServer(t)
 			rdb := s.Redis(t)
 			var all sync.WaitGroup

@@ -2,10 +2,11 @@ package campaign
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey/internal/bubble"
 )
 
 // TestLimit: a failover that nobody meant gives the clients more time, not for ever.
@@ -23,7 +24,7 @@ func TestLimit(t *testing.T) {
 		{"no end", time.Second, time.Hour, mostAgain},
 	} {
 		t.Run(tt.what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				start := time.Now()
 				l := newLimit(func() int { return 7 + int(min(time.Since(start), tt.until)/tt.every) })
 				for !l.over() {

@@ -3,11 +3,11 @@ package engine
 import (
 	"io"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/latchkey-go/latchkey/internal/bubble"
 	"github.com/latchkey-go/latchkey/internal/lifecycle"
 	"github.com/latchkey-go/latchkey/internal/run"
 	"github.com/latchkey-go/latchkey/internal/wait"
@@ -16,7 +16,7 @@ import (
 // A wait that is over while Redis does not answer is not taken for one in which
 // somebody else has the thing.
 func TestTimeUpSaysWhy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		e := &Engine{Runner: run.New(nil, run.Config{}), cfg: Config{AnswerTimeout: AnswerTimeout}}
 		e.gate = lifecycle.NewGate()
 		e.cleanup = lifecycle.NewCleanup(e.gate)

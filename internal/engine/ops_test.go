@@ -6,12 +6,14 @@ import (
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey/internal/bubble"
 )
 
 // The right to change a hold count is one caller's at a time, goes on to those who
 // wait for it, and is nobody's when who waited has gone.
 func TestOps(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		hd := new(holding)
 		require.True(t, hd.tryOps())
 		hd.unlockOps()

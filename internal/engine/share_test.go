@@ -3,15 +3,16 @@ package engine
 import (
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey/internal/bubble"
 )
 
 // Of what is given back elsewhere, or never, nothing stays for ever.
 func TestSharesOfWhatNeverComesBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		const slice = 10 * time.Millisecond
 		var ss shares
 		for i := range 1000 {

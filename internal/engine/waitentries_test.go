@@ -3,11 +3,11 @@ package engine
 import (
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/latchkey-go/latchkey/internal/bubble"
 	"github.com/latchkey-go/latchkey/internal/run"
 )
 
@@ -26,7 +26,7 @@ func (l *waitlist) stand() []string {
 // which the answers to the requests come that put it in and take it out.
 func TestListedUntilProvedGone(t *testing.T) {
 	const mine, other = "c:1 30000 I 1-a", "c:2 30000 I 2-b"
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		put := func(l *waitlist) waitlistChange { return l.begin("k", "c:1", mine, "") }
 		take := func(l *waitlist) waitlistChange { return l.begin("k", "c:9", "", "") }
 		end := func(l *waitlist, r waitlistChange, o outcome) { l.end(&r, o, time.Now().Add(time.Second)) }
@@ -180,7 +180,7 @@ func TestListedUntilProvedGone(t *testing.T) {
 
 // What has lapsed takes no room, though nobody asks for its lock again.
 func TestListedIsTidied(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var l waitlist
 		for i := range 10 * listedRoom {
 			if i%listedRoom == 0 {

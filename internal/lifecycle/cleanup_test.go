@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey/internal/bubble"
 )
 
 // However many calls leave something behind, a bounded number of goroutines
 // deals with it, and all of it in the end.
 func TestCleanupAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		g := NewGate()
 		cl := NewCleanup(g)
 		const n = 5000
@@ -43,7 +45,7 @@ func TestCleanupAreBounded(t *testing.T) {
 
 // Close waits for the tries that are under way, and gives up the rest.
 func TestCleanupEndWithTheClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		g := NewGate()
 		cl := NewCleanup(g)
 		var ended atomic.Int64
@@ -70,7 +72,7 @@ func TestCleanupEndWithTheClient(t *testing.T) {
 // A chore that has failed is tried once more when its client is closed, however long
 // its pause, and not twice.
 func TestCleanupHurry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		g := NewGate()
 		cl := NewCleanup(g)
 		var tries []time.Duration
@@ -90,7 +92,7 @@ func TestCleanupHurry(t *testing.T) {
 }
 
 func TestCleanupHaveAMost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		g := NewGate()
 		cl := NewCleanup(g)
 		cl.busy = hands // nobody does anything

@@ -2,10 +2,11 @@ package lifecycle
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey/internal/bubble"
 )
 
 func ended(c <-chan struct{}) bool {
@@ -18,7 +19,7 @@ func ended(c <-chan struct{}) bool {
 }
 
 func TestGateEmpty(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		g := NewGate()
 		require.True(t, g.Enter())
 		g.Leave()
@@ -36,7 +37,7 @@ func TestGateEmpty(t *testing.T) {
 
 // Drain waits for the calls inside and for what they leave behind.
 func TestGateDrainWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		g := NewGate()
 		require.True(t, g.Enter())
 		require.True(t, g.Enter())
@@ -58,7 +59,7 @@ func TestGateDrainWaits(t *testing.T) {
 
 // Clean-up that takes too long is told to end, and what does not listen is left.
 func TestGateDrainEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		g := NewGate()
 		require.True(t, g.Enter())
 		g.Shut()
@@ -85,7 +86,7 @@ func TestGateDrainEnds(t *testing.T) {
 // Whoever finds something to clean up while the client is being closed is waited for,
 // also when nobody has been inside.
 func TestGateRemainsUntilTheDrain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		g := NewGate()
 		require.True(t, g.Shut())
 		require.True(t, g.Remain())
@@ -101,7 +102,7 @@ func TestGateRemainsUntilTheDrain(t *testing.T) {
 
 // What no lease ends is waited for longer than the rest.
 func TestGateDrainWaitsForWhatLasts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		for _, c := range []struct{ lasts, takes time.Duration }{
 			{500 * time.Millisecond, 2 * time.Second}, // by the call that never leaves
 			{3 * time.Second, 4 * time.Second},

@@ -16,6 +16,8 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/latchkey-go/latchkey/internal/bubble"
 )
 
 // Env is an in-memory Redis with its clients, inside a bubble of fake time.
@@ -61,7 +63,7 @@ func Bubble(t *testing.T, f func(t *testing.T, env *Env)) {
 	case serversOnly():
 		t.Skip("no server is asked here")
 	}
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		through := false
 		end := time.AfterFunc(lifetime, func() { panic("redistest: somebody in the bubble waits for what never comes") })
 		defer end.Stop()

@@ -2,10 +2,11 @@ package run
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey/internal/bubble"
 )
 
 // carriedOut says what a script does with a request, as the scripts do it.
@@ -14,7 +15,7 @@ func carriedOut(d Deadline, serverMs int64) bool {
 }
 
 func TestServerClock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		c := newClock()
 		require.Equal(t, Deadline{NotAfter: time.Now().UnixMilli() + 5000, Ahead: 6000},
 			c.Deadline(time.Now(), 5*time.Second), "until the first answer this machine's wall")
@@ -55,7 +56,7 @@ func TestServerClockLateReply(t *testing.T) {
 		{4 * time.Second, 0, true},  // a server that stood still before it ran the script
 		{0, 4 * time.Second, false}, // and after that: the estimate is 4 s behind
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			clock := newClock()
 			time.Sleep(c.there)
 			told := time.Now().UnixMilli()
@@ -75,7 +76,7 @@ func TestServerClockLateReply(t *testing.T) {
 }
 
 func TestDeadlineOfThePast(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		c := newClock()
 		now := time.Now()
 		require.Equal(t, Deadline{NotAfter: now.UnixMilli(), Ahead: 1000}, c.Deadline(now, -time.Hour))

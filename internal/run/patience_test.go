@@ -11,11 +11,12 @@ import (
 	"os"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey/internal/bubble"
 )
 
 // What refuses would refuse again; what takes too long, or is short of something here,
@@ -54,7 +55,7 @@ func TestRefused(t *testing.T) {
 // A request that takes all the time there is leaves none for another one, but where it
 // was go-redis that ended it.
 func TestUnanswered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		asked := time.Now()
 		time.Sleep(3 * time.Second)
 		now := time.Now()

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/latchkey-go/latchkey/internal/bubble"
 	"github.com/latchkey-go/latchkey/lua"
 )
 
@@ -63,7 +64,7 @@ func TestPipeIsLeftAloneByFew(t *testing.T) {
 }
 
 func TestPipeGathersWhileOneIsUnderWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h, p := busy()
 		first, ok := join(p, pipedCmd(0))
 		require.True(t, ok)
@@ -95,7 +96,7 @@ func TestPipeGathersWhileOneIsUnderWay(t *testing.T) {
 // One pipeline that hangs on a dead connection holds up nobody else for longer
 // than pipeLate.
 func TestPipeGoesRoundOneThatHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h, p := busy()
 		_, ok := join(p, pipedCmd(0))
 		require.True(t, ok)
@@ -119,7 +120,7 @@ func TestPipeGoesRoundOneThatHangs(t *testing.T) {
 
 // Nor when nobody else comes: all callers may wait behind it.
 func TestPipeGoesRoundOneThatHangsThoughNobodyComes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h, p := busy()
 		hangs, ok := join(p, pipedCmd(0))
 		require.True(t, ok)
@@ -142,7 +143,7 @@ func TestPipeGoesRoundOneThatHangsThoughNobodyComes(t *testing.T) {
 
 // What fails fails for all, so for a while everybody tries alone.
 func TestPipeIsAvoidedAfterAFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h, p := busy()
 		done, ok := join(p, pipedCmd(0))
 		require.True(t, ok)
@@ -161,7 +162,7 @@ func TestPipeIsAvoidedAfterAFailure(t *testing.T) {
 }
 
 func TestPipeIsBoundedInDepth(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h, p := busy()
 		sizes := map[int]int{}
 		for i := range 3*pipeDepth + 1 {
@@ -193,7 +194,7 @@ func TestPipeIsBoundedInDepth(t *testing.T) {
 // A request in a batch takes no longer than its options say, whatever becomes of the
 // pipeline.
 func TestBatchEndsInTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h := newHeldSender()
 		rn := New(redis.NewClient(&redis.Options{
 			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/bubble"
 	"github.com/latchkey-go/latchkey/internal/wait"
 )
 
@@ -15,7 +16,7 @@ import (
 // again for ever, and so the bubble would not end.
 func inBubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		end := time.AfterFunc(1000*time.Hour, func() { panic("somebody waits for what never comes") })
 		defer end.Stop()
 		f(t)

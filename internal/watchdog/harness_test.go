@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/latchkey-go/latchkey/internal/bubble"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 )
 
@@ -133,10 +134,10 @@ type room struct {
 	redis *fakeRedis
 }
 
-// bubble runs f with a watchdog in fake time.
-func bubble(t *testing.T, f func(t *testing.T, r *room)) {
+// inRoom runs f with a watchdog in fake time.
+func inRoom(t *testing.T, f func(t *testing.T, r *room)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		r := &room{T: t, start: time.Now(), clock: newClock()}
 		r.redis = &fakeRedis{start: r.start}
 		r.Watchdog = watchdog.New(r.clock.now, r.redis.renew, nil)

@@ -13,7 +13,7 @@ import (
 // Everything is looked at soon, whatever its plan, and what is gone is lost at
 // once instead of at its next renewal.
 func TestRecheck(t *testing.T) {
-	bubble(t, func(t *testing.T, r *room) {
+	inRoom(t, func(t *testing.T, r *room) {
 		kept, _ := r.add(lease)
 		fixed, s := r.addPlan(lease, watchdog.Plan{})
 		bounded, _ := r.addPlan(lease, watchdog.Plan{Lease: lease, Max: lease})
@@ -49,7 +49,7 @@ func TestRecheck(t *testing.T) {
 // A look that finds nobody is repeated until somebody answers; a fixed lease that
 // is looked at ends when it would have ended.
 func TestRecheckIsRepeated(t *testing.T) {
-	bubble(t, func(t *testing.T, r *room) {
+	inRoom(t, func(t *testing.T, r *room) {
 		it, s := r.addPlan(lease, watchdog.Plan{})
 		r.redis.answer = func(nth int, _ watchdog.Renewal) watchdog.Result {
 			if nth < 4 {
@@ -71,7 +71,7 @@ func TestRecheckIsRepeated(t *testing.T) {
 // However often it is asked for, everything is looked at once a second at most,
 // and once after the last time.
 func TestRecheckIsBounded(t *testing.T) {
-	bubble(t, func(t *testing.T, r *room) {
+	inRoom(t, func(t *testing.T, r *room) {
 		const n = 2000
 		for range n {
 			r.add(lease)
@@ -104,7 +104,7 @@ func TestRecheckIsBounded(t *testing.T) {
 
 // A slow server does not keep the renewals of others waiting.
 func TestLanes(t *testing.T) {
-	bubble(t, func(t *testing.T, r *room) {
+	inRoom(t, func(t *testing.T, r *room) {
 		slow := map[string]bool{}
 		r.Watchdog = watchdog.New(r.clock.now, func(ctx context.Context, group string, batch []watchdog.Renewal) []watchdog.Result {
 			if slow[group] {

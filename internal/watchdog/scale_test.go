@@ -23,7 +23,7 @@ func TestManyItems(t *testing.T) {
 			if spread == 0 {
 				redistest.Long(t, "the same, but all at one moment")
 			}
-			bubble(t, func(t *testing.T, r *room) {
+			inRoom(t, func(t *testing.T, r *room) {
 				const roundTrip = 2 * time.Millisecond
 				var most atomic.Int64 // goroutines
 				r.redis.during = func(context.Context) {
@@ -87,7 +87,7 @@ func TestManyItems(t *testing.T) {
 // What is due soon goes out when a renewal has come back, and so it does from then
 // on; nothing else is renewed before its time.
 func TestSoonDueFollows(t *testing.T) {
-	bubble(t, func(t *testing.T, r *room) {
+	inRoom(t, func(t *testing.T, r *room) {
 		r.redis.during = func(context.Context) { time.Sleep(time.Millisecond) }
 		lanes := map[string]string{"elsewhere": "other"}
 		r.Watchdog = watchdog.New(r.clock.now, r.redis.renew, func(it *watchdog.Item) string { return lanes[it.Group] })
@@ -124,7 +124,7 @@ func TestSoonDueFollows(t *testing.T) {
 // Every slot is taken by a slow server; what is due goes out as slots become
 // free, in the order in which it fell due, and without polling.
 func TestFullSlots(t *testing.T) {
-	bubble(t, func(t *testing.T, r *room) {
+	inRoom(t, func(t *testing.T, r *room) {
 		const groups = 4 * watchdog.MaxInFlight
 		r.redis.during = func(context.Context) { time.Sleep(time.Second) }
 		s := &subject{start: r.start}
@@ -153,7 +153,7 @@ func TestFullSlots(t *testing.T) {
 
 // Items that wait for a slot are given back, lost, or go along with another one.
 func TestQueuedItems(t *testing.T) {
-	bubble(t, func(t *testing.T, r *room) {
+	inRoom(t, func(t *testing.T, r *room) {
 		free := make(chan struct{})
 		r.redis.during = func(context.Context) { <-free }
 		for range watchdog.MaxInFlight {
@@ -190,7 +190,7 @@ func TestQueuedItems(t *testing.T) {
 func TestRandomOperations(t *testing.T) {
 	for seed := range uint64(redistest.Many(40, 5)) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
-		bubble(t, func(t *testing.T, r *room) {
+		inRoom(t, func(t *testing.T, r *room) {
 			type model struct {
 				it      *watchdog.Item
 				s       *subject

@@ -3,11 +3,11 @@ package watchdog_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/latchkey-go/latchkey/internal/bubble"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 )
 
@@ -27,7 +27,7 @@ func every(first, step time.Duration, n int) []time.Duration {
 func TestRenewedEveryThird(t *testing.T) {
 	for name, roundTrip := range map[string]time.Duration{"at once": 0, "slow": 300 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, r *room) {
+			inRoom(t, func(t *testing.T, r *room) {
 				r.redis.during = func(context.Context) { time.Sleep(roundTrip) }
 				it, s := r.add(lease)
 				r.advance(time.Hour + roundTrip)
@@ -43,7 +43,7 @@ func TestRenewedEveryThird(t *testing.T) {
 }
 
 func TestFailureIsTriedAgainUntilTheEnd(t *testing.T) {
-	bubble(t, func(t *testing.T, r *room) {
+	inRoom(t, func(t *testing.T, r *room) {
 		r.redis.answer = func(int, watchdog.Renewal) watchdog.Result { return watchdog.Failed }
 		it, s := r.add(lease)
 		end := trusted(lease)
@@ -61,7 +61,7 @@ func TestFailureIsTriedAgainUntilTheEnd(t *testing.T) {
 }
 
 func TestTwoOfThreeFailAndNothingIsLost(t *testing.T) {
-	bubble(t, func(t *testing.T, r *room) {
+	inRoom(t, func(t *testing.T, r *room) {
 		r.redis.answer = func(nth int, _ watchdog.Renewal) watchdog.Result {
 			if nth%3 != 0 {
 				return watchdog.Failed
@@ -78,7 +78,7 @@ func TestTwoOfThreeFailAndNothingIsLost(t *testing.T) {
 }
 
 func TestNotOursIsLostAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, r *room) {
+	inRoom(t, func(t *testing.T, r *room) {
 		r.redis.during = func(context.Context) { time.Sleep(70 * time.Millisecond) }
 		r.redis.answer = func(nth int, _ watchdog.Renewal) watchdog.Result {
 			return []watchdog.Result{watchdog.Extended, watchdog.NotOurs}[nth-1]
@@ -92,7 +92,7 @@ func TestNotOursIsLostAtOnce(t *testing.T) {
 
 // One of a batch is taken away; the others do not notice.
 func TestResultsGoToTheirItems(t *testing.T) {
-	bubble(t, func(t *testing.T, r *room) {
+	inRoom(t, func(t *testing.T, r *room) {
 		r.redis.answer = func(_ int, rn watchdog.Renewal) watchdog.Result {
 			switch rn.Item.Subject.(*subject).name {
 			case 3:
@@ -126,7 +126,7 @@ func TestResultsGoToTheirItems(t *testing.T) {
 // A renew function that does not even look at its context.
 func TestBlockedRenewalHidesNothing(t *testing.T) {
 	for _, n := range []int{1, 20 * watchdog.BatchSize} {
-		bubble(t, func(t *testing.T, r *room) {
+		inRoom(t, func(t *testing.T, r *room) {
 			free := make(chan struct{})
 			r.redis.during = func(context.Context) { <-free }
 			var subjects []*subject
@@ -163,7 +163,7 @@ func TestRenewalIsBounded(t *testing.T) {
 		{600 * time.Millisecond, 1200 * time.Millisecond, 100 * time.Millisecond},
 		{time.Hour, time.Hour, 3 * time.Second},
 	} {
-		bubble(t, func(t *testing.T, r *room) {
+		inRoom(t, func(t *testing.T, r *room) {
 			took := make(chan time.Duration, 100)
 			r.redis.during = func(ctx context.Context) {
 				start := time.Now()
@@ -182,7 +182,7 @@ func TestRenewalIsBounded(t *testing.T) {
 }
 
 func TestRemove(t *testing.T) {
-	bubble(t, func(t *testing.T, r *room) {
+	inRoom(t, func(t *testing.T, r *room) {
 		it, s := r.add(lease)
 		require.True(t, r.Remove(it))
 		require.False(t, r.Remove(it), "once")
@@ -195,7 +195,7 @@ func TestRemove(t *testing.T) {
 
 func TestRemoveWhileARenewalIsUnderWay(t *testing.T) {
 	for _, found := range []watchdog.Result{watchdog.Extended, watchdog.NotOurs, watchdog.Failed} {
-		bubble(t, func(t *testing.T, r *room) {
+		inRoom(t, func(t *testing.T, r *room) {
 			r.redis.during = func(context.Context) { time.Sleep(time.Second) }
 			r.redis.answer = func(int, watchdog.Renewal) watchdog.Result { return found }
 			it, s := r.add(lease)
@@ -210,7 +210,7 @@ func TestRemoveWhileARenewalIsUnderWay(t *testing.T) {
 }
 
 func TestAddToAWindowThatIsOver(t *testing.T) {
-	bubble(t, func(t *testing.T, r *room) {
+	inRoom(t, func(t *testing.T, r *room) {
 		w := r.window(lease)
 		r.advance(trusted(lease))
 		it := &watchdog.Item{Subject: &subject{}}
@@ -226,7 +226,7 @@ func TestAddToAWindowThatIsOver(t *testing.T) {
 }
 
 func TestFixedLeaseIsNeverRenewed(t *testing.T) {
-	bubble(t, func(t *testing.T, r *room) {
+	inRoom(t, func(t *testing.T, r *room) {
 		_, s := r.addPlan(lease, watchdog.Plan{})
 		r.add(lease) // would take it along
 		r.advance(time.Hour)
@@ -250,7 +250,7 @@ func TestMax(t *testing.T) {
 		{lease, lease, lease, nil},
 		{2 * time.Second, lease, 2 * time.Second, nil},
 	} {
-		bubble(t, func(t *testing.T, r *room) {
+		inRoom(t, func(t *testing.T, r *room) {
 			_, s := r.addPlan(c.first, watchdog.Plan{Lease: c.lease, Max: c.max})
 			r.add(c.lease) // is renewed at the same times and would take it along
 			subject := func(rn watchdog.Renewal) bool { return rn.Item.Subject == watchdog.Subject(s) }
@@ -299,7 +299,7 @@ func TestLongWindowIsRenewed(t *testing.T) {
 	}
 	for name, f := range long {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, r *room) {
+			inRoom(t, func(t *testing.T, r *room) {
 				it, s := f(r)
 				require.Equal(t, trusted(10*lease), r.Remaining(it))
 				r.until(lease / 3)
@@ -319,7 +319,7 @@ func TestLongWindowIsRenewed(t *testing.T) {
 }
 
 func TestProlongNeverShortens(t *testing.T) {
-	bubble(t, func(t *testing.T, r *room) {
+	inRoom(t, func(t *testing.T, r *room) {
 		it, s := r.addPlan(lease, watchdog.Plan{})
 		r.Prolong(it, r.window(time.Second))
 		r.Change(it, r.window(time.Second), watchdog.Plan{})
@@ -334,7 +334,7 @@ func TestProlongNeverShortens(t *testing.T) {
 
 // The window moves, and the plan changes, while a renewal is under way.
 func TestChangeWhileARenewalIsUnderWay(t *testing.T) {
-	bubble(t, func(t *testing.T, r *room) {
+	inRoom(t, func(t *testing.T, r *room) {
 		r.redis.during = func(context.Context) { time.Sleep(time.Second) }
 		it, s := r.add(lease)
 		r.until(10*time.Second + 500*time.Millisecond)
@@ -356,7 +356,7 @@ func TestChangeWhileARenewalIsUnderWay(t *testing.T) {
 }
 
 func TestShorterItemWakesTheLoop(t *testing.T) {
-	bubble(t, func(t *testing.T, r *room) {
+	inRoom(t, func(t *testing.T, r *room) {
 		r.advance(time.Hour)
 		r.add(10 * time.Hour)
 		r.advance(1500 * time.Millisecond)
@@ -376,7 +376,7 @@ func TestShorterItemWakesTheLoop(t *testing.T) {
 }
 
 func TestGroupsAreNotMixed(t *testing.T) {
-	bubble(t, func(t *testing.T, r *room) {
+	inRoom(t, func(t *testing.T, r *room) {
 		count := map[string]int{}
 		for i := range 1000 {
 			g := string(rune('a' + i%7))
@@ -401,7 +401,7 @@ func TestGroupsAreNotMixed(t *testing.T) {
 // The machine slept, or somebody set the time, while a long timer runs.
 func TestJumpIsNoticedWithinASecond(t *testing.T) {
 	for _, back := range []time.Duration{0, -time.Hour} {
-		bubble(t, func(t *testing.T, r *room) {
+		inRoom(t, func(t *testing.T, r *room) {
 			_, fixed := r.addPlan(time.Hour, watchdog.Plan{})
 			_, renewed := r.add(10 * time.Hour)
 			r.advance(12*time.Second + 345*time.Millisecond)
@@ -420,7 +420,7 @@ func TestJumpIsNoticedWithinASecond(t *testing.T) {
 
 // After a jump the items are in another order than by the monotonic clock alone.
 func TestJumpReorders(t *testing.T) {
-	bubble(t, func(t *testing.T, r *room) {
+	inRoom(t, func(t *testing.T, r *room) {
 		_, early := r.addPlan(10*time.Hour, watchdog.Plan{})
 		r.clock.jump(time.Hour)
 		_, late := r.addPlan(9*time.Hour+30*time.Minute, watchdog.Plan{})
@@ -432,7 +432,7 @@ func TestJumpReorders(t *testing.T) {
 
 // A wall clock that runs fast shows in no single second.
 func TestDriftIsNoticed(t *testing.T) {
-	bubble(t, func(t *testing.T, r *room) {
+	inRoom(t, func(t *testing.T, r *room) {
 		_, s := r.addPlan(lease, watchdog.Plan{})
 		lostAt := time.Duration(0)
 		for range 30 {
@@ -452,7 +452,7 @@ func TestDriftIsNoticed(t *testing.T) {
 // The clocks come to disagree by less than is looked at: no jump, but time all
 // the same, and no reason to spin until the other clock has come along.
 func TestSmallStepForward(t *testing.T) {
-	bubble(t, func(t *testing.T, r *room) {
+	inRoom(t, func(t *testing.T, r *room) {
 		_, s := r.addPlan(lease, watchdog.Plan{})
 		r.add(10 * lease)
 		r.advance(5 * time.Second)
@@ -467,7 +467,7 @@ func TestSmallStepForward(t *testing.T) {
 // The clocks disagree by less than is looked at, when an item is due: it must
 // not be renewed for that, nor twice at a time.
 func TestSmallStepBackSendsNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, r *room) {
+	inRoom(t, func(t *testing.T, r *room) {
 		r.clock.jump(100 * time.Millisecond) // between the two readings
 		w := r.window(lease)
 		r.clock.jump(100 * time.Millisecond)
@@ -497,7 +497,7 @@ func TestSmallStepBackSendsNothing(t *testing.T) {
 // A process that was stopped finds one item due and another one lost. The lost
 // one must not ride along: it would be kept closed for another lease.
 func TestWhatIsLostIsNotTakenAlong(t *testing.T) {
-	bubble(t, func(t *testing.T, r *room) {
+	inRoom(t, func(t *testing.T, r *room) {
 		long, s := r.add(3 * lease)                                                 // due at 30 s
 		_, s2 := r.addPlan(2*lease, watchdog.Plan{Lease: 2*lease + 48*time.Second}) // due at 36 s, over at 59 s
 		r.advance(5 * time.Second)
@@ -513,7 +513,7 @@ func TestWhatIsLostIsNotTakenAlong(t *testing.T) {
 }
 
 func TestCloseForgetsAndWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		gone := false
 		redis := &fakeRedis{start: time.Now(), during: func(ctx context.Context) {
 			<-ctx.Done()
@@ -548,7 +548,7 @@ func TestCloseForgetsAndWaits(t *testing.T) {
 // With nothing to do the loop looks once a second, because of the clocks; with
 // nothing to watch not even that.
 func TestQuiet(t *testing.T) {
-	bubble(t, func(t *testing.T, r *room) {
+	inRoom(t, func(t *testing.T, r *room) {
 		it, _ := r.add(10 * time.Hour)
 		before := r.clock.count()
 		r.advance(time.Hour)
@@ -564,7 +564,7 @@ func TestQuiet(t *testing.T) {
 
 // A lock that is taken and given back all the time leaves the loop alone.
 func TestChurnDoesNotWakeTheLoop(t *testing.T) {
-	bubble(t, func(t *testing.T, r *room) {
+	inRoom(t, func(t *testing.T, r *room) {
 		before := r.clock.count()
 		const n = 5000
 		for range n {

@@ -2,11 +2,11 @@ package watchdog_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/latchkey-go/latchkey/internal/bubble"
 	"github.com/latchkey-go/latchkey/internal/watchdog"
 )
 
@@ -83,7 +83,7 @@ func TestInstantAdd(t *testing.T) {
 }
 
 func TestSystemClock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		now := watchdog.SystemClock()
 		first := now()
 		time.Sleep(time.Hour)

@@ -3,11 +3,12 @@ package stage
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey/internal/bubble"
 )
 
 // Who competes for what each keeps for long has a turn after all the others have
@@ -31,7 +32,7 @@ func TestCompeteForWhatIsKept(t *testing.T) {
 		})
 		return turns, err
 	}
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		turns, err := compete(t, keeps)
 		require.NoError(t, err)
 		assert.Equal(t, 12, turns)
