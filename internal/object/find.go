@@ -317,7 +317,7 @@ func (f *Finder) wantsCounters() bool {
 func (f *Finder) wanted(o *Object) bool {
 	switch kind := o.Info.Kind; {
 	case kind == latchkey.KindCounter:
-		return f.wantsCounters()
+		return f.wantsCounters() || len(f.Kinds) == 0 && o.Waiting() > 0
 	case len(f.Kinds) > 0:
 		return slices.Contains(f.Kinds, o.Kind)
 	default:
