@@ -11,7 +11,9 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,17 +27,19 @@ import (
 	"github.com/latchkey-go/latchkey/fairlock"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/internal/text/texttest"
+	"github.com/latchkey-go/latchkey/multilock"
 	"github.com/latchkey-go/latchkey/once"
 	"github.com/latchkey-go/latchkey/permitsemaphore"
 	"github.com/latchkey-go/latchkey/rlock"
 	"github.com/latchkey-go/latchkey/rwlock"
+	"github.com/latchkey-go/latchkey/semaphore"
 	"github.com/latchkey-go/latchkey/ui"
 )
 
 // A site is a Handler behind a server, and the Redis that it shows.
 type site struct {
 	t      *testing.T
-	rdb    *redis.Client // an administrator's
+	rdb    redis.UniversalClient // an administrator's
 	client *latchkey.Client
 	h      *ui.Handler
 	url    string
@@ -45,7 +49,12 @@ func start(t *testing.T, opts ui.Options, more ...latchkey.Option) *site {
 	t.Helper()
 	server := redistest.Start(t)
 	server.Allow(t, "scan", "hrandfield", "pubsub|channels", "pubsub|shardchannels")
-	rdb := server.Client(t)
+	return show(t, server.Client(t), opts, more...)
+}
+
+// show starts a Handler for a Redis.
+func show(t *testing.T, rdb redis.UniversalClient, opts ui.Options, more ...latchkey.Option) *site {
+	t.Helper()
 	client := latchkey.New(redistest.User(t, rdb), more...)
 	t.Cleanup(func() { _ = client.Close() })
 	opts.Interval = 100 * time.Millisecond
@@ -84,6 +93,11 @@ func (s *site) get(path string, header ...string) string {
 	res, body := s.do(req)
 	require.Equal(s.t, http.StatusOK, res.StatusCode, body)
 	assert.Contains(s.t, res.Header.Get("Content-Security-Policy"), "default-src 'none'")
+	ids := map[string]bool{}
+	for _, id := range regexp.MustCompile(` id="([^"]*)"`).FindAllStringSubmatch(body, -1) {
+		assert.False(s.t, ids[id[1]], "%s has the id %s twice", path, id[1])
+		ids[id[1]] = true
+	}
 	return body
 }
 
@@ -142,15 +156,33 @@ func (s *site) primitives() {
 	p, err := pool.Acquire(t.Context(), latchkey.Label("worker"))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = p.Release(context.Background()) })
+	hold(t, multilock.NewGroup(c, "group", "north", "south"))
+	_, err = semaphore.New(c, "seats").TrySetPermits(t.Context(), 5)
+	require.NoError(t, err)
+	_, err = countdownlatch.New(c, "gate").TrySetCount(t.Context(), 2)
+	require.NoError(t, err)
+	// Redis shows what an integer is while somebody waits for it.
+	seats := semaphore.New(c, "seats").AcquireAsync(ctx, 6)
+	gate := countdownlatch.New(c, "gate").AwaitAsync(ctx)
+	t.Cleanup(func() { cancel(); _, _ = <-seats, <-gate })
 	s.java("java:lock")
 }
 
 func TestPageOfEveryPrimitive(t *testing.T) {
 	s := start(t, ui.Options{Title: "prod <1>"})
 	s.primitives()
-	for _, name := range []string{"orders:42", "ledger", "catalogue", "printer", "pool", "java:lock"} {
+	for name, says := range map[string][]string{
+		"orders:42": {"lock", "export of march", s.client.ID()}, "ledger": {"lock", "<dt>Token</dt>"}, "catalogue": {"readwrite", "read"},
+		"printer": {"fair", "next in line"}, "pool": {"permitsemaphore", "<dd>2 available</dd>", "worker"},
+		"seats": {"semaphore", "<dd>5 available</dd>", "1</b> for"}, "gate": {"latch", "<dd>2 left</dd>", "1</b> for"},
+		"group": {"multilock", ">value "}, "java:lock": {"lock", "285475da"},
+	} {
 		s.shows("/", ">"+name+"<")
-		s.get("/lock?name=" + url.QueryEscape(name))
+		path := "/lock?name=" + url.QueryEscape(name)
+		s.shows(path, `<span class="kind">`+says[0]+"</span>")
+		for _, text := range says[1:] {
+			s.shows(path, text)
+		}
 	}
 	body := s.get("/")
 	assert.Contains(t, body, "prod &lt;1&gt;")
@@ -159,6 +191,7 @@ func TestPageOfEveryPrimitive(t *testing.T) {
 	printer := s.shows("/lock?name=printer", "next in line")
 	assert.NotContains(t, printer, "<form method=\"post\"", "it is read-only by default")
 	assert.Regexp(t, `<dt>Token</dt><dd>[1-9]\d*</dd>`, s.get("/lock?name=ledger"))
+	assert.Equal(t, 2, strings.Count(s.get("/lock?name=group"), ">value "), "each value of a multi-lock is held by itself")
 	assert.Contains(t, s.get("/lock?name=nothing"), "Nobody holds it.")
 
 	// The list that the address asks for.
@@ -452,25 +485,13 @@ func TestKeyPrefix(t *testing.T) {
 // One pass serves all browsers, and the page of many locks is small.
 func TestManyLocksAndBrowsers(t *testing.T) {
 	s := start(t, ui.Options{})
-	n := redistest.Many(1000, 300)
-	_, err := s.rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
-		for i := range n {
-			key := fmt.Sprintf("lock:%05d", i)
-			p.HSet(t.Context(), key, "285475da-9152-4c83-822a-67ee2f116a79:52", 1)
-			p.PExpire(t.Context(), key, time.Hour)
-		}
-		return nil
-	})
-	require.NoError(t, err)
+	n := redistest.Many(10_000, 300)
+	s.many(n)
 	s.get("/") // at once, whatever there is to read
-	body := ""
-	for i := 0; i < 6 && !strings.Contains(body, fmt.Sprintf("<b>%d</b> objects", n)); i++ {
-		s.await(s.h.Passes() + 1)
-		body = s.get("/")
-	}
-	require.Contains(t, body, fmt.Sprintf("<b>%d</b> objects", n))
+	body := s.counts(n)
 	assert.Less(t, len(body), 200<<10) // a page has fifty of them
-	before := s.scans()
+	t.Logf("a page of %d KB", len(body)>>10)
+
 	var all []*stream
 	for range 20 {
 		all = append(all, s.follow("/"))
@@ -478,20 +499,37 @@ func TestManyLocksAndBrowsers(t *testing.T) {
 	for _, f := range all {
 		f.says("objects")
 	}
-	began := s.h.Passes()
-	s.await(began + 2)
-	passes := s.h.Passes() - began + 2 // those under way at both ends
-	perPass := n/1000 + 2
-	assert.LessOrEqual(t, s.scans()-before, passes*perPass)
+	s.java("one more")
+	scans, passes := s.scans(), s.h.Passes()
+	s.h.Hurry()
+	s.counts(n + 1)
+	assert.Equal(t, passes+1, s.h.Passes())
+	assert.LessOrEqual(t, s.scans()-scans, n/1000+2) // a thousand names, or some more
 }
 
-// await waits until so many passes have begun.
-func (s *site) await(passes int) {
+// counts waits until the list counts so many objects.
+func (s *site) counts(n int) (body string) {
 	s.t.Helper()
-	for end := time.Now().Add(time.Minute); s.h.Passes() < passes; {
-		require.True(s.t, time.Now().Before(end), "there is no pass")
-		s.get("/")
+	text := fmt.Sprintf("<b>%d</b> objects", n)
+	for end := time.Now().Add(time.Minute); !strings.Contains(body, text); body = s.get("/") {
+		require.True(s.t, time.Now().Before(end), "no %s", text)
+		time.Sleep(20 * time.Millisecond) // it is the passes that take long
 	}
+	return body
+}
+
+// many writes so many locks of a Java client.
+func (s *site) many(n int) {
+	s.t.Helper()
+	_, err := s.rdb.Pipelined(s.t.Context(), func(p redis.Pipeliner) error {
+		for i := range n {
+			key := fmt.Sprintf("lock:%05d", i)
+			p.HSet(s.t.Context(), key, "285475da-9152-4c83-822a-67ee2f116a79:52", 1)
+			p.PExpire(s.t.Context(), key, time.Hour)
+		}
+		return nil
+	})
+	require.NoError(s.t, err)
 }
 
 // scans returns how many SCANs Redis has run.
@@ -504,6 +542,103 @@ func (s *site) scans() int {
 		_, _ = fmt.Sscanf(info[at:], "cmdstat_scan:calls=%d", &n)
 	}
 	return n
+}
+
+// A crowd that follows the pages costs nothing more the longer it stays.
+func TestCrowd(t *testing.T) {
+	s := start(t, ui.Options{})
+	lock := rlock.New(s.client, "orders:42")
+	crowd := redistest.Many(100, 20)
+	var events atomic.Int64
+	for i := range crowd {
+		s.count([]string{"/", "/lock?name=orders:42", "/clients", "/contention"}[i%4], &events)
+	}
+	// turn changes the pages until everybody has been told so often, and says what is in use then.
+	turn := func(times int) (goroutines int, heap uint64) {
+		until := events.Load() + int64(times*crowd)
+		redistest.Until(t, "the events", func() bool {
+			h, err := lock.Lock(t.Context())
+			require.NoError(t, err)
+			time.Sleep(50 * time.Millisecond) // the page may show it, or not
+			require.NoError(t, h.Unlock(t.Context()))
+			return events.Load() >= until
+		})
+		runtime.GC()
+		runtime.GC() // what the first one has made garbage of: pools
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return runtime.NumGoroutine(), m.HeapAlloc
+	}
+	goroutines, heap := turn(3)
+	laterGoroutines, laterHeap := turn(redistest.Many(30, 3))
+	t.Logf("%d goroutines and %d KB with %d streams; after more events, %d and %d KB", goroutines, heap>>10, crowd, laterGoroutines, laterHeap>>10)
+	assert.InDelta(t, goroutines, laterGoroutines, 30, "goroutines") // some come and go with a pass, or with the lock
+	assert.Less(t, laterHeap, heap+4<<20, "heap")
+}
+
+// count follows a page until the end of the test, and counts its events.
+func (s *site) count(path string, events *atomic.Int64) {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(s.t.Context())
+	req, err := http.NewRequestWithContext(ctx, "GET", s.url+path, nil)
+	require.NoError(s.t, err)
+	req.Header.Set("Accept", "text/event-stream")
+	res, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	require.NoError(s.t, err)
+	require.Equal(s.t, http.StatusOK, res.StatusCode)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer res.Body.Close()
+		for in := bufio.NewScanner(res.Body); in.Scan(); {
+			if len(in.Bytes()) == 0 { // the end of an event
+				events.Add(1)
+			}
+		}
+	}()
+	s.t.Cleanup(func() { cancel(); <-ended })
+}
+
+// The pages show what is on all nodes of a cluster.
+func TestCluster(t *testing.T) {
+	redistest.Long(t, "a cluster")
+	cl := redistest.StartCluster(t, 3)
+	for _, node := range cl.Nodes {
+		node.Allow(t, "scan", "hrandfield", "pubsub|channels", "pubsub|shardchannels")
+	}
+	s := show(t, cl.Client(t), ui.Options{Authorize: all})
+	s.primitives()
+	var first *latchkey.Hold
+	for _, name := range []string{"a", "b", "c", "d", "e", "f"} { // on all nodes
+		h := hold(t, rlock.New(s.client, name))
+		if first == nil {
+			first = h
+		}
+		_, err := once.New(s.client, "job "+name).Do(t.Context(), time.Now(), func(context.Context) error { return nil })
+		require.NoError(t, err)
+		lead(t, elect.New(s.client, "election "+name, elect.Identity("candidate "+name)))
+	}
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "orders:42", "ledger", "catalogue", "printer", "pool", "seats", "gate", "group", "java:lock"} {
+		s.shows("/", ">"+name+"<")
+		s.get("/lock?name=" + url.QueryEscape(name))
+	}
+	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+		s.shows("/jobs", "<b>job "+name+"</b>")
+		s.shows("/leaders", "candidate "+name)
+	}
+	s.shows("/clients", s.client.ID())
+	s.shows("/contention", ">printer<")
+	req := httptest.NewRequest("GET", s.url+"/lock?name=a{b", nil)
+	req.RequestURI = ""
+	res, body := s.do(req)
+	assert.Equal(t, http.StatusBadGateway, res.StatusCode)
+	assert.Contains(t, body, "cannot be used in a Redis Cluster")
+
+	code, _ := s.post(url.Values{"op": {"force-unlock"}, "name": {"a"}, "holder": {first.HolderID()}, "confirm": {"a"}})
+	assert.Equal(t, http.StatusSeeOther, code)
+	held, err := rlock.New(s.client, "a").IsLocked(t.Context())
+	require.NoError(t, err)
+	assert.False(t, held)
 }
 
 // Without Redis the page says so, and keeps what it has.

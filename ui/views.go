@@ -313,6 +313,7 @@ type holderRow struct {
 	Row     string
 	Raw     string // its id, for an action
 	Mode    string
+	Value   string // of a multi-lock
 	Count   int
 	Held    string
 	Lease   meter
@@ -363,7 +364,7 @@ func (h *Handler) lock(ctx context.Context, q *query) (any, error) {
 	}
 	for _, holds := range info.Holders[:min(len(info.Holders), mostShown)] {
 		r := holderRow{
-			who: holder(holds), Row: rowID(q.Name, holds.ID), Raw: holds.ID, Mode: holds.Mode, Count: holds.Count, Held: since(holds.Since, info.At),
+			who: holder(holds), Row: rowID(q.Name, holds.ID, holds.Value), Raw: holds.ID, Mode: holds.Mode, Value: text.Phrase(holds.Value), Count: holds.Count, Held: since(holds.Since, info.At),
 			Lease: newMeter(holds.Lease), CanFree: d.Actions && force.Can(info.Kind),
 		}
 		for _, w := range waits[holds.ID] {
