@@ -46,7 +46,7 @@ func build(context.Context) (Report, error) {
 }
 
 // Every process calls Do, and one of them builds the report.
-func Example() {
+func ExampleDo() {
 	client, stop := newClient()
 	defer stop()
 	for range 3 { // in practice, on three machines
@@ -57,6 +57,20 @@ func Example() {
 	// building
 	// 12 false <nil>
 	// 12 true <nil>
+	// 12 true <nil>
+}
+
+// A report is built anew when it is a minute old.
+func ExampleTTL() {
+	client, stop := newClient()
+	defer stop()
+	for range 2 {
+		report, shared, err := flight.Do(context.Background(), client, "report:2027-01", build, flight.TTL(time.Minute))
+		fmt.Println(report.Pages, shared, err)
+	}
+	// Output:
+	// building
+	// 12 false <nil>
 	// 12 true <nil>
 }
 
@@ -121,6 +135,15 @@ func ExampleCodec() {
 	// Output:
 	// building
 	// <nil>
+}
+
+// Get calls no function.
+func ExampleGet() {
+	client, stop := newClient()
+	defer stop()
+	report, ok, err := flight.Get[Report](context.Background(), client, "report:2027-01")
+	fmt.Println(report.Pages, ok, err)
+	// Output: 0 false <nil>
 }
 
 // A value that has changed is forgotten.

@@ -5,7 +5,7 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"log"
@@ -17,44 +17,21 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/latchkey-go/latchkey"
-	"github.com/latchkey-go/latchkey/rlock"
+	"github.com/latchkey-go/latchkey/idem"
 )
 
 type payments struct {
-	rdb    *redis.Client
-	client *latchkey.Client
 	charge func(ctx context.Context) (receipt string, err error)
 }
 
 func (p *payments) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	key := r.Header.Get("Idempotency-Key")
-	if key == "" {
-		http.Error(w, "Idempotency-Key is missing", http.StatusBadRequest)
+	receipt, err := p.charge(r.Context())
+	if err != nil {
+		log.Print(err)
+		http.Error(w, "try again", http.StatusServiceUnavailable) // not kept
 		return
 	}
-	lock := rlock.New(p.client, "payment:"+key)
-	err := latchkey.Do(r.Context(), lock, func(ctx context.Context) error {
-		done := "payment-done:" + key
-		receipt, err := p.rdb.Get(ctx, done).Result()
-		if errors.Is(err, redis.Nil) {
-			if receipt, err = p.charge(ctx); err == nil {
-				err = p.rdb.Set(ctx, done, receipt, 24*time.Hour).Err()
-			}
-		}
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprint(w, receipt)
-		return err
-	}, latchkey.Wait(0))
-
-	switch {
-	case errors.Is(err, latchkey.ErrNotAcquired):
-		http.Error(w, "this payment is being made", http.StatusConflict)
-	case err != nil:
-		log.Print(err)
-		http.Error(w, "try again", http.StatusServiceUnavailable)
-	}
+	fmt.Fprint(w, receipt)
 }
 
 func main() {
@@ -68,19 +45,25 @@ func main() {
 	client := latchkey.New(rdb)
 	defer client.Close()
 
+	guard := idem.Middleware(client,
+		idem.Required(),
+		idem.TTL(24*time.Hour),
+		idem.Scope(func(*http.Request) string { return "ann" })) // in a service, the user who was authenticated
+
 	charging, finish := make(chan bool), make(chan bool)
-	server := httptest.NewServer(&payments{rdb, client, func(context.Context) (string, error) {
+	server := httptest.NewServer(guard(&payments{func(context.Context) (string, error) {
 		charging <- true
 		<-finish
 		return "receipt 1", nil
-	}})
+	}}))
 	defer server.Close()
+	key := rand.Text() // the client makes one for each payment
 	post := func(what string) {
 		req, err := http.NewRequest(http.MethodPost, server.URL, http.NoBody)
 		if err != nil {
 			log.Fatal(err)
 		}
-		req.Header.Set("Idempotency-Key", "6f1c")
+		req.Header.Set("Idempotency-Key", key)
 		resp, err := http.DefaultClient.Do(req)
 		if err != nil {
 			log.Fatal(err)
@@ -90,7 +73,10 @@ func main() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Printf("%s: %d %s\n", what, resp.StatusCode, body[:min(len(body), 26)])
+		if resp.StatusCode != http.StatusOK {
+			body = []byte(http.StatusText(resp.StatusCode))
+		}
+		fmt.Printf("%s: %d %s\n", what, resp.StatusCode, body)
 	}
 
 	first := make(chan bool)

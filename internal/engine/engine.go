@@ -140,6 +140,9 @@ func (e *Engine) InCluster() bool { return e.cluster }
 // Recheck returns how often a waiter without wake-ups asks.
 func (e *Engine) Recheck() time.Duration { return e.cfg.Recheck }
 
+// Logger returns the logger of the client.
+func (e *Engine) Logger() *slog.Logger { return e.cfg.Logger }
+
 // WakeUps returns how waiters receive wake-ups, or Auto if that is still
 // unknown when ctx ends.
 func (e *Engine) WakeUps(ctx context.Context) pubsub.Mode { return e.notifier.ModeKnown(ctx) }

@@ -37,6 +37,7 @@ var noUser = map[string]string{
 	"hooks_test.go TestHooksSeeEverything":                 "it is the user's, with a hook",
 	"label_test.go TestLabelGoesWithThePermit":             "in memory",
 	"flight/example_test.go newClient":                     "in memory",
+	"idem/example_test.go newClient":                       "in memory",
 	"once/example_test.go newClient":                       "in memory",
 	"ui/ui_test.go TestOptionsAreChecked":                  "nothing is sent",
 	"tests/sim/world_test.go newWorld":                     "in memory",

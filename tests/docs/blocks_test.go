@@ -170,7 +170,7 @@ func newCompiler(t *testing.T) *compiler {
 		return compilers
 	}
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-json=ImportPath,Name,Export,Standard",
-		".", "./rlock", "./fairlock", "./rwlock", "./semaphore", "./permitsemaphore", "./countdownlatch", "./multilock", "./once", "./elect", "./ui", "./latchkeytest", "./prom", "./otel",
+		".", "./rlock", "./fairlock", "./rwlock", "./semaphore", "./permitsemaphore", "./countdownlatch", "./multilock", "./once", "./elect", "./flight", "./idem", "./ui", "./latchkeytest", "./prom", "./otel",
 		"net/http", "net/http/httptest", "os/signal", "database/sql", "log", "log/slog", "sync", "testing/synctest")
 	cmd.Dir = root
 	var stderr strings.Builder

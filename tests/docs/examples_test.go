@@ -16,7 +16,7 @@ import (
 
 // public are the packages that users import.
 var public = []string{
-	".", "rlock", "fairlock", "rwlock", "semaphore", "permitsemaphore", "countdownlatch", "multilock", "once", "elect", "latchkeytest", "otel", "prom",
+	".", "rlock", "fairlock", "rwlock", "semaphore", "permitsemaphore", "countdownlatch", "multilock", "once", "elect", "flight", "idem", "latchkeytest", "otel", "prom",
 }
 
 // Every constructor, option and other function of the public packages has an

@@ -20,6 +20,7 @@ import (
 	"github.com/latchkey-go/latchkey/elect"
 	"github.com/latchkey-go/latchkey/fairlock"
 	"github.com/latchkey-go/latchkey/flight"
+	"github.com/latchkey-go/latchkey/idem"
 	"github.com/latchkey-go/latchkey/internal/locktest"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/multilock"
@@ -102,6 +103,12 @@ func TestACL(t *testing.T) {
 			require.Equal(t, 1, v)
 		}
 		require.NoError(t, flight.Forget(t.Context(), a, "report"))
+		for i, c := range []*latchkey.Client{a, b} {
+			reply, replayed, err := idem.New(c).Do(t.Context(), "ann", "key", nil, func(context.Context) ([]byte, bool) { return []byte("1"), true })
+			require.NoError(t, err)
+			require.Equal(t, "1", string(reply))
+			require.Equal(t, i > 0, replayed)
+		}
 		group := multilock.NewGroup(a, "group", "x", "y")
 		h, err = group.Lock(t.Context())
 		require.NoError(t, err)
