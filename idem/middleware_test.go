@@ -732,7 +732,7 @@ func TestOutageMeanwhile(t *testing.T) {
 // A handler goes on when its client goes away, and its response is kept for the next.
 func TestClientGoesAway(t *testing.T) {
 	c, _, _ := onRedis(t)
-	running, gone := make(chan context.Context), make(chan bool)
+	running, gone := make(chan context.Context, 2), make(chan bool)
 	type key struct{}
 	s := &site{}
 	inner := idem.Middleware(c, idem.Wait(time.Hour))(s.count(func(w http.ResponseWriter, r *http.Request) {

@@ -2,6 +2,7 @@ package idem_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -202,5 +203,46 @@ func TestKeys(t *testing.T) {
 			return nil, true
 		})
 		require.NoError(t, err)
+	})
+}
+
+// A gone is the ResponseWriter of a client that goes away after the header.
+type gone struct{ *httptest.ResponseRecorder }
+
+var errGone = errors.New("the client has gone")
+
+func (gone) Write([]byte) (int, error) { return 0, errGone }
+
+// A handler whose client has gone is told nothing, and what it writes is kept for the
+// next. Where nothing is kept, it is told.
+func TestWriteErrors(t *testing.T) {
+	locktest.InFakeTime(t, func(t *testing.T, _ *redistest.Env, c *latchkey.Client) {
+		var failed error
+		write := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			failed = nil
+			w.Header().Set("Content-Type", "text/plain")
+			w.(http.Flusher).Flush()
+			for range 4 {
+				if n, err := fmt.Fprint(w, "abc"); err != nil {
+					failed = err
+				} else {
+					require.Equal(t, 3, n)
+				}
+			}
+		})
+		send := func(h http.Handler, key string) {
+			r := httptest.NewRequest(http.MethodPost, "/pay", strings.NewReader("x"))
+			r.Header.Set("Idempotency-Key", key)
+			h.ServeHTTP(gone{httptest.NewRecorder()}, r)
+		}
+		h := idem.Middleware(c)(write)
+		send(h, "k")
+		require.NoError(t, failed)
+		again := call(h, "k")
+		require.True(t, replayed(again))
+		require.Equal(t, "abcabcabcabc", again.Body.String())
+
+		send(idem.Middleware(c, idem.MaxResponse(len("Content-Type")+len("text/plain")+6))(write), "large")
+		require.ErrorIs(t, failed, errGone)
 	})
 }

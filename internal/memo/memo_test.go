@@ -3,6 +3,7 @@ package memo_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -275,6 +276,62 @@ func TestDied(t *testing.T) {
 		require.ErrorIs(t, call.Keep(t.Context(), "do", []byte("old"), time.Hour, 0), latchkey.ErrLeaseLost)
 		require.Equal(t, "new", string(kept(t, them).Value))
 		require.Len(t, b.Mini.Keys(), 1)
+	})
+}
+
+// The note of another call is not that of the caller, although it has the lock: nothing
+// is kept.
+func TestNoteOfAnotherCall(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb func() redis.UniversalClient) {
+		m := newMemo(locktest.NewClient(t, rdb()), "x")
+		call := begin(t, m, "")
+		r, note := rdb(), "{x}:latchkey_flight_call"
+		require.NoError(t, r.HSet(t.Context(), note, "call", "other").Err())
+		require.ErrorIs(t, call.Keep(t.Context(), "do", []byte("v"), time.Hour, 0), memo.ErrForgotten)
+		require.Equal(t, memo.None, kept(t, m).State)
+		require.Equal(t, "other", r.HGet(t.Context(), note, "call").Val())
+	})
+}
+
+// lostBeforeBegin takes the lock away between its acquire and memo/begin, once.
+type lostBeforeBegin struct{ take func() }
+
+func (h *lostBeforeBegin) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *lostBeforeBegin) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		h.see(cmd)
+		return next(ctx, cmd)
+	}
+}
+
+func (h *lostBeforeBegin) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		h.see(cmds...)
+		return next(ctx, cmds)
+	}
+}
+
+func (h *lostBeforeBegin) see(cmds ...redis.Cmder) {
+	for _, cmd := range cmds {
+		if slices.Contains(cmd.Args(), any("the mark")) && h.take != nil {
+			h.take()
+			h.take = nil
+		}
+	}
+}
+
+// Who has lost the lock before it can begin has begun nothing.
+func TestLostBeforeBegin(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb func() redis.UniversalClient) {
+		r, mine := rdb(), rdb()
+		mine.AddHook(&lostBeforeBegin{take: func() { r.Del(t.Context(), "{x}:latchkey_flight") }})
+		m := newMemo(locktest.NewClient(t, mine), "x")
+		call, _, err := m.Begin(t.Context(), "do", "the mark")
+		require.ErrorIs(t, err, latchkey.ErrLeaseLost)
+		require.Nil(t, call)
+		require.Empty(t, r.Keys(t.Context(), "*").Val())
+		require.NoError(t, begin(t, m, "the mark").Drop(t.Context(), "do"))
 	})
 }
 
