@@ -50,7 +50,7 @@ func (r Result) Found() bool { return r.Err == "" && r.FoundBy != "" }
 
 // Bugs returns all of them, in the order of their areas.
 func Bugs() []Bug {
-	return slices.Concat(lockBugs, endBugs, rwBugs, fairBugs, countBugs, multiBugs, onceBugs, electBugs, engineBugs, waitBugs, pubsubBugs, watchdogBugs)
+	return slices.Concat(lockBugs, endBugs, rwBugs, fairBugs, countBugs, multiBugs, onceBugs, electBugs, memoBugs, engineBugs, waitBugs, pubsubBugs, watchdogBugs)
 }
 
 // Root returns the directory of the library, in whose workspace this runs.
