@@ -97,7 +97,9 @@ func (h *Handler) action(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		h.refuse(w, q, http.StatusBadGateway, err.Error())
 	default:
-		http.Redirect(w, r, lockLink(a.Name), http.StatusSeeOther)
+		// http.Redirect would make it a path, which lacks what http.StripPrefix took.
+		w.Header().Set("Location", lockLink(a.Name))
+		w.WriteHeader(http.StatusSeeOther)
 	}
 }
 

@@ -296,6 +296,11 @@ func TestActions(t *testing.T) {
 
 	code, _ = s.post(form)
 	assert.Equal(t, http.StatusSeeOther, code)
+	rec := httptest.NewRecorder() // below a path
+	post := httptest.NewRequest("POST", "/locks/action", strings.NewReader(url.Values{"op": {"set-permits"}, "name": {"pool"}, "n": {"3"}, "confirm": {"pool"}}.Encode()))
+	post.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	http.StripPrefix("/locks", s.h).ServeHTTP(rec, post)
+	assert.Equal(t, "lock?name=pool", rec.Header().Get("Location"))
 	held, err = lock.IsLocked(t.Context())
 	require.NoError(t, err)
 	assert.False(t, held)
@@ -326,7 +331,7 @@ func TestActions(t *testing.T) {
 	count, err := latch.Count(t.Context())
 	require.NoError(t, err)
 	assert.Zero(t, count)
-	assert.Equal(t, []string{"force-unlock orders:42 true", "force-unlock orders:42 false", "set-permits pool true", "set-count gate true", "set-count gate false", "delete-latch gate true"}, told)
+	assert.Equal(t, []string{"force-unlock orders:42 true", "set-permits pool true", "force-unlock orders:42 false", "set-permits pool true", "set-count gate true", "set-count gate false", "delete-latch gate true"}, told)
 	for _, bad := range []url.Values{{"op": {"drop"}}, {"op": {"look"}}, {"op": {"set-permits"}, "name": {"pool"}, "n": {"-1"}, "confirm": {"pool"}}, {"op": {"force-unlock"}}} {
 		code, _ = s.post(bad)
 		assert.Equal(t, http.StatusBadRequest, code, "%v", bad)
@@ -455,6 +460,13 @@ func TestTooManyStreams(t *testing.T) {
 	res, _ := s.do(req)
 	assert.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
 	s.get("/") // the page is there all the same
+}
+
+// What each browser loads is small.
+func TestSizes(t *testing.T) {
+	s := start(t, ui.Options{})
+	assert.Less(t, len(s.get("/static/live.js")), 6<<10)
+	assert.Less(t, len(s.get("/static/style.css")), 12<<10)
 }
 
 // A client with a prefix sees what has the prefix, without it.
