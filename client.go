@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/history"
 	"github.com/latchkey-go/latchkey/pubsub"
 )
 
@@ -21,8 +22,11 @@ type seam = engine.Seam // see internal/engine/seam.go
 //
 // A Client has two long-lived goroutines, however many holds and waiters there
 // are, and a third that only reads while anything is subscribed. They start on
-// first use. Close ends them.
-type Client struct{ seam }
+// first use. WithHistory has one more. Close ends them.
+type Client struct {
+	seam
+	history *history.Writer // nil without WithHistory
+}
 
 // New returns a Client that uses the caller's connection and never closes it.
 // New does no I/O. It panics if rdb is nil or an option is invalid.
@@ -72,7 +76,11 @@ func New(rdb redis.UniversalClient, opts ...Option) *Client {
 	c := new(Client)
 	cfg.Taken = c.taken
 	cfg.Slow = (&slowReporter{client: c, log: cfg.Logger, observe: cfg.Hooks.SlowWait}).report
+	c.history = newHistory(&cfg)
 	c.seam = engine.NewSeam(engine.New(rdb, cfg))
+	if c.history != nil {
+		c.history.Use(engine.Of(c))
+	}
 	return c
 }
 
@@ -92,7 +100,11 @@ func (c *Client) ID() string { return engine.Of(c).ID() }
 // names the semaphores that may have lost permits.
 //
 // Close does not close the connection to Redis. Further calls do nothing.
-func (c *Client) Close() error { return engine.Of(c).Close() }
+func (c *Client) Close() error {
+	err := engine.Of(c).Close()
+	c.history.Close() // after the last event
+	return err
+}
 
 // Stats are numbers about a Client. The counters never decrease.
 type Stats struct {
@@ -105,7 +117,16 @@ type Stats struct {
 	Resubscribes uint64 // times the connection for wake-ups was replaced
 	Rechecked    uint64 // releases that a recheck found because the wake-up was lost
 	Undone       uint64 // acquires that failed, had been granted after all, and were taken back
+
+	HistoryDropped uint64 // events of WithHistory that were dropped
 }
 
 // Stats returns the present numbers, without asking Redis.
-func (c *Client) Stats() Stats { return Stats(engine.Of(c).Stats()) }
+func (c *Client) Stats() Stats {
+	s := engine.Of(c).Stats()
+	return Stats{
+		Held: s.Held, Waiting: s.Waiting, Subscriptions: s.Subscriptions,
+		Renewals: s.Renewals, Losses: s.Losses, Resubscribes: s.Resubscribes, Rechecked: s.Rechecked, Undone: s.Undone,
+		HistoryDropped: c.history.Dropped(),
+	}
+}

@@ -24,7 +24,7 @@ var importLevels = map[string]int{
 	"lua": 0, "internal/names": 0, "internal/text": 0, "internal/lifecycle": 0, "internal/watchdog": 0, "internal/wait": 0,
 	"pubsub": 1, "internal/run": 1,
 	"internal/engine":  2,
-	"internal/inspect": 3, "internal/check": 3,
+	"internal/inspect": 3, "internal/check": 3, "internal/history": 3,
 	"":               4,
 	"internal/async": 5, "internal/object": 5,
 	"rlock": 6, "fairlock": 6, "rwlock": 6, "semaphore": 6,

@@ -289,6 +289,16 @@ func ExampleWithWaitGraph() {
 	// Output: holding orders:42
 }
 
+// Redis keeps about the last 10,000 events: what was acquired, released and lost, by whom and for how long.
+func ExampleWithHistory() {
+	rdb, stop := connect()
+	defer stop()
+	client := latchkey.New(rdb, latchkey.WithHistory(10_000))
+	defer client.Close()
+	hold(client, "orders:42")
+	// Output: holding orders:42
+}
+
 // A refusal says who has the lock.
 func ExampleWithTakenDetails() {
 	rdb, stop := connect()

@@ -98,6 +98,9 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 		freed, err = l.scripts.force(ctx, l.engine, opts)
 		return err
 	})
+	if freed {
+		l.engine.Forced(l.spec, "")
+	}
 	return freed, err
 }
 

@@ -192,6 +192,9 @@ func leasedScripts() []leased {
 		{"failed again", lua.MemoFinish, memo, append(slices.Clone(at), hash("note", "failed", "B")), fixed("me", "C", "failed", "why", long, 0), nil},
 		{"dropped", lua.MemoFinish, memo, append(slices.Clone(at), hash("note", "failed", "B")), fixed("me", "C", "dropped", "", 0, 0), nil},
 
+		{"new", lua.HistoryWrite, []string{"stream"}, nil, fixed(100, long, "event name", "acquired", "x", "released", "x"), nil},
+		{"again", lua.HistoryWrite, []string{"stream"}, both([]any{"XADD", "stream", "*", "a", 1}, ends("stream")), fixed(100, long, "event name", "lost", "x"), nil},
+
 		{"first", lua.ElectBegin, []string{"lock", "record"}, held, fixed("me", 5, "id", "value", "who", long, "channel", "PUBLISH"), nil},
 		{"next", lua.ElectBegin, []string{"lock", "record"}, offered, fixed("me", 6, "id", "value", "who", long, "channel", "PUBLISH"), nil},
 		{"again", lua.ElectBegin, []string{"lock", "record"}, led, fixed("me", 5, "id", "value", "who", long, "channel", "PUBLISH"), nil},
@@ -211,7 +214,7 @@ var ended = []*lua.Script{
 
 var (
 	invoked = regexp.MustCompile(`\b(?:call|pcall|try)\('([A-Z]+)'`)
-	writes  = []string{"DEL", "HDEL", "HSET", "LPOP", "LREM", "PEXPIRE", "RPUSH", "SET", "ZADD", "ZINCRBY", "ZPOPMIN", "ZREM"}
+	writes  = []string{"DEL", "HDEL", "HSET", "LPOP", "LREM", "PEXPIRE", "RPUSH", "SET", "XADD", "ZADD", "ZINCRBY", "ZPOPMIN", "ZREM"}
 )
 
 // interposed is put before a script: the PEXPIRE of that number deletes its key, 0 for

@@ -429,3 +429,12 @@ var (
 	// MemoForget forgets it; see memo/forget.lua.
 	MemoForget = newScript("memo/forget", memoForget)
 )
+
+// The script of the history.
+var (
+	//go:embed history/write.lua
+	historyWrite string
+
+	// HistoryWrite appends events; see history/write.lua.
+	HistoryWrite = newScript("history/write", historyWrite)
+)

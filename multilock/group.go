@@ -98,6 +98,9 @@ func (g *Group) ForceUnlock(ctx context.Context) (bool, error) {
 		freed, err = g.scripts.force(ctx, g.engine, opts)
 		return err
 	})
+	if freed {
+		g.engine.Forced(g.spec, "")
+	}
 	return freed, err
 }
 

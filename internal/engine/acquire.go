@@ -138,6 +138,7 @@ func (c *lockAttempt) run(op *Op, p *wait.Policy) (*Hold, error) {
 	c.report(1, err)
 	switch {
 	case err == nil:
+		c.acquired(c.hold)
 		if c.hold.holding != c.holding && (left || c.doubts > 0) {
 			// It was handed the lock under another holder. What Redis may still
 			// grant to its own is undone.

@@ -35,6 +35,8 @@ type Config struct {
 	Logger          *slog.Logger
 	Hooks           Hooks
 	Clock           watchdog.Clock // nil for this machine's
+	History         int            // about how many events are kept in Redis; 0 for none
+	Event           func(ev Event) // receives the events of the history; nil without one
 
 	// Taken returns the reason of a refusal, an ErrNotAcquired that says who has the
 	// object. left is what remains of the present lease, or 0 if unknown.

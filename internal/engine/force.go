@@ -26,6 +26,9 @@ func (e *Engine) ForceHolder(ctx context.Context, op string, s *Spec, holder str
 		e.turn(s, ret.Next)
 		return err
 	})
+	if freed {
+		e.Forced(s, strings.TrimSuffix(holder, s.Suffix))
+	}
 	return freed, err
 }
 

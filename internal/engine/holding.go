@@ -310,7 +310,7 @@ func (hd *holding) gone() { hd.lose(LossTaken) }
 // ops are free.
 func (hd *holding) lose(why LossReason) {
 	for _, h := range hd.end(nil, lost, ErrLeaseLost) {
-		hd.untold = append(hd.untold, func() { hd.engine.lost(h.spec, h.since, why) })
+		hd.untold = append(hd.untold, func() { hd.engine.lost(h, why) })
 	}
 }
 
@@ -320,9 +320,9 @@ func (hd *holding) endAll(it *watchdog.Item, st state, cause error, why LossReas
 	holds := hd.end(it, st, cause)
 	for _, h := range holds {
 		if st == lost {
-			hd.engine.lost(h.spec, h.since, why)
+			hd.engine.lost(h, why)
 		} else {
-			hd.engine.cfg.Hooks.released(h.spec, h.since)
+			hd.engine.released(h)
 		}
 	}
 	return holds

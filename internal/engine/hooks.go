@@ -48,21 +48,42 @@ func (h Hooks) resubscribed(channels int) {
 	}
 }
 
-// released reports a hold that has ended without loss.
-func (h *Hooks) released(s *Spec, since time.Time) {
-	if h.Released != nil {
-		h.Released(s.Kind, s.Name, time.Since(since))
+// A granted is what is reported to end: a Hold or a Lease.
+type granted interface {
+	// granted returns what it is of, and when it was granted.
+	granted() (s *Spec, since time.Time)
+	// shown returns who has it, as the object shows that, and the label.
+	shown() (holder, label string)
+}
+
+// released reports what has ended without loss.
+func (e *Engine) released(g granted) {
+	if e.cfg.Hooks.Released == nil && e.cfg.Event == nil {
+		return
+	}
+	s, since := g.granted()
+	held := time.Since(since)
+	if f := e.cfg.Hooks.Released; f != nil {
+		f(s.Kind, s.Name, held)
+	}
+	if f := e.cfg.Event; f != nil {
+		f(e.event(Event{What: Released, Held: held}, s, g))
 	}
 }
 
-// lost counts and reports a lost hold.
-func (e *Engine) lost(s *Spec, since time.Time, why LossReason) {
+// lost counts and reports what was lost.
+func (e *Engine) lost(g granted, why LossReason) {
+	s, since := g.granted()
 	e.counters.losses.Add(1)
 	if why == LossTaken {
 		e.watchdog.Recheck() // whatever took it may have taken more
 	}
+	held := time.Since(since)
 	if f := e.cfg.Hooks.Lost; f != nil {
-		f(s.Kind, s.Name, time.Since(since), why)
+		f(s.Kind, s.Name, held, why)
+	}
+	if f := e.cfg.Event; f != nil {
+		f(e.event(Event{What: Lost, Held: held, Reason: string(why)}, s, g))
 	}
 }
 

@@ -29,15 +29,16 @@ func TestHooksAllocateNothing(t *testing.T) {
 		e.cfg.Hooks = hooks
 		s := &Spec{Kind: "rlock", Name: "a", engine: e}
 		c := newAttempt(t.Context(), s, &LockConfig{})
-		since := time.Now()
+		g := &Hold{holding: new(holding), spec: s, cfg: &LockConfig{}, since: time.Now()}
 		allocs := testing.AllocsPerRun(100, func() {
 			c.contended = false
 			c.waits()
 			c.missed()
 			c.report(1, nil)
 			c.report(1, ErrNotAcquired)
-			e.cfg.Hooks.released(s, since)
-			e.lost(s, since, LossTaken)
+			c.acquired(g)
+			e.released(g)
+			e.lost(g, LossTaken)
 			e.tookBackOne(s)
 			e.cfg.Hooks.resubscribed(1)
 		})

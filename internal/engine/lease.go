@@ -182,9 +182,9 @@ func (l *Lease) end(st state, cause error, why LossReason) bool {
 	l.leave()
 	switch st {
 	case lost:
-		l.engine.lost(l.spec, l.since, why)
+		l.engine.lost(l, why)
 	case closed:
-		l.engine.cfg.Hooks.released(l.spec, l.since)
+		l.engine.released(l)
 	}
 	return true
 }
@@ -313,9 +313,9 @@ func (l *Lease) Return(ctx context.Context) error {
 	l.mu.Unlock()
 	switch {
 	case st == lost:
-		e.lost(s, l.since, LossTaken)
+		e.lost(l, LossTaken)
 	case !again:
-		e.cfg.Hooks.released(s, l.since) // once, whatever Redis replies
+		e.released(l) // once, whatever Redis replies
 	}
 	return e.Wrap("release", s, err)
 }
@@ -443,7 +443,7 @@ func (e *Engine) Returning(s *Spec, ids []string) (ended func(done bool)) {
 			switch {
 			case done:
 				if l.end(released, context.Canceled, "") {
-					e.cfg.Hooks.released(s, l.since)
+					e.released(l)
 				}
 			case missing:
 				l.end(lost, ErrLeaseLost, LossTaken)

@@ -67,7 +67,7 @@ func (h *Hold) unlock(bounded context.Context, to *Request) error {
 		return e.Wrap("unlock", h.spec, err)
 	}
 	if handed = to == nil && target == 0 && trusted && h.handOver(); handed {
-		e.cfg.Hooks.released(h.spec, h.since)
+		e.released(h)
 		return nil
 	}
 	err = h.giveBack(bounded, target, trusted, to)
@@ -75,7 +75,7 @@ func (h *Hold) unlock(bounded context.Context, to *Request) error {
 		hd.resolve(h.spec)
 	}
 	if trusted && !errors.Is(err, ErrLeaseLost) {
-		e.cfg.Hooks.released(h.spec, h.since) // once, whatever Redis replies
+		e.released(h) // once, whatever Redis replies
 	}
 	return e.Wrap("unlock", h.spec, err)
 }
@@ -371,7 +371,7 @@ func (h *Hold) markLost(item *watchdog.Item) {
 	}
 	hd.mu.Unlock()
 	hd.endAll(item, lost, ErrLeaseLost, LossTaken) // the holder's other holds are lost too
-	e.lost(h.spec, h.since, LossTaken)
+	e.lost(h, LossTaken)
 }
 
 // mark sets the state of h: unknown while it may still exist in Redis, so that

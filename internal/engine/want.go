@@ -115,6 +115,14 @@ func (e *Engine) Until(ctx context.Context, op string, s *Spec, cfg *LockConfig,
 		e.label(ctx, cfg.Label, e.LeaseTime(cfg), leases...)
 	}
 	d.report(len(leases), err)
+	switch {
+	case err == nil && len(leases) == 0:
+		d.acquired(nil)
+	case err == nil:
+		for _, l := range leases {
+			d.acquired(l)
+		}
+	}
 	if err != nil {
 		if d.inDoubt {
 			e.takeBack(d)

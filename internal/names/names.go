@@ -99,6 +99,15 @@ func Memo(kind, key string) (lock, note, value string) {
 	return lock + twin(key), lock + "_call" + twin(key), lock + "_value" + twin(key)
 }
 
+// History returns the key of the history of the clients with a key prefix.
+func History(prefix string) string {
+	const history = "latchkey_history"
+	if prefix == "" {
+		return history
+	}
+	return Suffixed(prefix, history) + twin(prefix)
+}
+
 // twin distinguishes the keys of "{x}" from those of "x".
 func twin(name string) string {
 	if Twin(name) {

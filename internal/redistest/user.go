@@ -42,6 +42,7 @@ type Rights struct {
 	Cluster []string // additional rights in a cluster
 	Acks    []string // for WithReplicaAck
 	Check   []string // for Client.Check
+	History []string // for WithHistory
 	OwnTags []string // for names with a hash tag of their own
 }
 
@@ -87,6 +88,8 @@ func Documented(prefix string) (Rights, error) {
 			to = &r.Cluster
 		case strings.Contains(line, "| `WithReplicaAck`"):
 			to = &r.Acks
+		case strings.Contains(line, "| `WithHistory`"):
+			to = &r.History
 		case strings.Contains(line, "| `Check`"):
 			to = &r.Check
 		case strings.Contains(line, "| names that have a hash tag"):
@@ -106,7 +109,7 @@ func Documented(prefix string) (Rights, error) {
 			r.OwnTags = append(r.OwnTags, strings.Replace(rule, ":{"+prefix, ":"+prefix, 1))
 		}
 	}
-	if r.Base == nil || r.Sharded == nil || len(r.Look) < 2 || r.List == nil || r.Cluster == nil || r.Acks == nil || r.Check == nil || r.OwnTags == nil {
+	if r.Base == nil || r.Sharded == nil || len(r.Look) < 2 || r.List == nil || r.Cluster == nil || r.Acks == nil || r.Check == nil || r.History == nil || r.OwnTags == nil {
 		return Rights{}, fmt.Errorf("redistest: docs/security.md is not as expected: %+v", r)
 	}
 	return r, nil
@@ -163,7 +166,7 @@ func (s *Server) userArgs() ([]string, error) {
 }
 
 // Allow gives the library's users the rights to the commands that
-// docs/security.md lists for WithReplicaAck, Check and lists, as far as the server has
+// docs/security.md lists for WithReplicaAck, Check, lists and WithHistory, as far as the server has
 // them.
 func (s *Server) Allow(t testing.TB, commands ...string) {
 	t.Helper()
@@ -176,7 +179,7 @@ func (s *Server) Allow(t testing.TB, commands ...string) {
 	}
 	for _, name := range commands {
 		right := "+" + name
-		if !slices.Contains(slices.Concat(r.Acks, r.Check, r.List), right) {
+		if !slices.Contains(slices.Concat(r.Acks, r.Check, r.List, r.History), right) {
 			t.Fatalf("redistest: docs/security.md does not have %s", right)
 		}
 		if !s.knows(t, name) {
