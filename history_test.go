@@ -1,7 +1,6 @@
 package latchkey_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -217,7 +216,7 @@ func TestHistoryIsWrittenInBatches(t *testing.T) {
 // takes no more than a second for what is left.
 func TestHistoryDropsWhatRedisDoesNotTake(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
-		var log bytes.Buffer
+		var log slowWaits
 		rdb := b.Client()
 		w := history.New("h", 1000, slog.New(slog.NewTextHandler(&log, nil)))
 		w.Use(engine.Of(newClient(t, rdb)))
@@ -229,7 +228,7 @@ func TestHistoryDropsWhatRedisDoesNotTake(t *testing.T) {
 		require.Zero(t, time.Since(start))
 		require.EqualValues(t, 2000-1024, w.Dropped())
 		time.Sleep(5500 * time.Millisecond)
-		require.Equal(t, 1, strings.Count(log.String(), "level=WARN"), log.String())
+		require.Equal(t, 1, strings.Count(log.logged(), "level=WARN"), log.logged())
 		require.EqualValues(t, 2000-1024+3*64, w.Dropped(), "one batch in two seconds")
 		start = time.Now()
 		w.Close()
@@ -299,7 +298,7 @@ func TestHistoryIsRefused(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var log bytes.Buffer
+			var log slowWaits
 			client := newClient(t, s.Client(t), latchkey.WithHistory(1000), latchkey.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 			undo := c.refuse(t)
 			for range 100 {
@@ -310,7 +309,7 @@ func TestHistoryIsRefused(t *testing.T) {
 			redistest.Until(t, "a refusal", func() bool { return client.Stats().HistoryDropped > 0 })
 			undo()
 			require.NoError(t, client.Close())
-			require.Equal(t, 1, strings.Count(log.String(), "events of the history are dropped"), log.String())
+			require.Equal(t, 1, strings.Count(log.logged(), "events of the history are dropped"), log.logged())
 			n := admin.XLen(t.Context(), "latchkey_history").Val()
 			require.EqualValues(t, 200, int64(client.Stats().HistoryDropped)+n)
 			admin.Del(t.Context(), "latchkey_history")
