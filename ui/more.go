@@ -19,7 +19,8 @@ const mostListed = 200
 // A contention is the data of the page of that name.
 type contention struct {
 	state
-	Rows []row
+	Rows   []row
+	Charts []chart // none where there is no history
 }
 
 // contention lists what is waited for: the longest wait first.
@@ -41,6 +42,7 @@ func (h *Handler) contention(ctx context.Context, _ *query) (any, error) {
 	for _, o := range waited[:min(len(waited), mostListed)] {
 		c.Rows = append(c.Rows, h.row(o))
 	}
+	c.Charts = h.charts(ctx)
 	return c, nil
 }
 

@@ -63,6 +63,8 @@ type Handler struct {
 	stop context.CancelFunc
 	wg   sync.WaitGroup // of goroutines and streams
 
+	recent recent
+
 	mu       sync.Mutex
 	closed   bool
 	pic      *picture

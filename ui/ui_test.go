@@ -48,7 +48,7 @@ type site struct {
 func start(t *testing.T, opts ui.Options, more ...latchkey.Option) *site {
 	t.Helper()
 	server := redistest.Start(t)
-	server.Allow(t, "scan", "hrandfield", "pubsub|channels", "pubsub|shardchannels")
+	server.Allow(t, "scan", "hrandfield", "pubsub|channels", "pubsub|shardchannels", "xadd", "xrevrange")
 	return show(t, server.Client(t), opts, more...)
 }
 
@@ -616,7 +616,7 @@ func TestCluster(t *testing.T) {
 	redistest.Long(t, "a cluster")
 	cl := redistest.StartCluster(t, 3)
 	for _, node := range cl.Nodes {
-		node.Allow(t, "scan", "hrandfield", "pubsub|channels", "pubsub|shardchannels")
+		node.Allow(t, "scan", "hrandfield", "pubsub|channels", "pubsub|shardchannels", "xrevrange")
 	}
 	s := show(t, cl.Client(t), ui.Options{Authorize: all})
 	s.primitives()
@@ -656,7 +656,7 @@ func TestCluster(t *testing.T) {
 // Without Redis the page says so, and keeps what it has.
 func TestRedisGoes(t *testing.T) {
 	server := redistest.Start(t)
-	server.Allow(t, "scan", "hrandfield", "pubsub|channels", "pubsub|shardchannels")
+	server.Allow(t, "scan", "hrandfield", "pubsub|channels", "pubsub|shardchannels", "xadd", "xrevrange")
 	rdb := server.Client(t)
 	client := latchkey.New(redistest.User(t, rdb))
 	defer client.Close()

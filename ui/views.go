@@ -302,6 +302,8 @@ type one struct {
 	Holders  []holderRow
 	Waiters  []waiterRow
 	Advice   []advice
+	Events   []eventRow
+	History  bool // somebody writes one
 	Actions  bool
 	CanSet   bool // permits
 	CanCount bool // a latch
@@ -380,6 +382,7 @@ func (h *Handler) lock(ctx context.Context, q *query) (any, error) {
 		}
 		d.Waiters = append(d.Waiters, r)
 	}
+	d.Events, d.History = h.eventsOf(ctx, q.Name, info.At)
 	return d, nil
 }
 
