@@ -3,7 +3,9 @@ package flight_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -505,17 +507,24 @@ func TestMisuse(t *testing.T) {
 	})
 }
 
+// flightKeys sets how many keys TestManyKeys makes: -flight.keys=1000000 takes minutes.
+var flightKeys = flag.Int("flight.keys", 0, "keys of TestManyKeys")
+
 // Many keys leave values alone, each with a TTL.
 func TestManyKeys(t *testing.T) {
 	s := redistest.Start(t)
 	c := locktest.NewClient(t, s.Client(t))
-	keys := redistest.Many(5000, 500)
+	keys := redistest.Many(10_000, 500)
+	if *flightKeys > 0 {
+		keys = *flightKeys
+	}
+	const ttl = 12 * time.Hour // longer than the test takes
 	todo := make(chan int)
 	var all sync.WaitGroup
-	for range 16 {
+	for range 64 {
 		all.Go(func() {
 			for i := range todo {
-				v, _, err := flight.Do(t.Context(), c, fmt.Sprint("k", i), func(context.Context) (int, error) { return i, nil }, flight.TTL(time.Hour))
+				v, _, err := flight.Do(t.Context(), c, fmt.Sprint("k", i), func(context.Context) (int, error) { return i, nil }, flight.TTL(ttl))
 				assert.NoError(t, err)
 				assert.Equal(t, i, v)
 			}
@@ -526,20 +535,35 @@ func TestManyKeys(t *testing.T) {
 	}
 	close(todo)
 	all.Wait()
+
 	rdb := s.Client(t)
-	require.EqualValues(t, keys, rdb.DBSize(t.Context()).Val())
-	var pipe []*redis.DurationCmd
-	_, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
-		for i := range keys {
-			pipe = append(pipe, p.PTTL(t.Context(), fmt.Sprintf("{k%d}:latchkey_flight_value", i)))
+	value := regexp.MustCompile(`^\{k\d+\}:latchkey_flight_value$`)
+	seen := map[string]bool{}
+	for cursor := uint64(0); ; {
+		page, next, err := rdb.Scan(t.Context(), cursor, "*", 1000).Result()
+		require.NoError(t, err)
+		left := make([]*redis.DurationCmd, len(page))
+		_, err = rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+			for i, key := range page {
+				left[i] = p.PTTL(t.Context(), key)
+			}
+			return nil
+		})
+		if len(page) > 0 {
+			require.NoError(t, err)
 		}
-		return nil
-	})
-	require.NoError(t, err)
-	for _, left := range pipe {
-		require.Positive(t, left.Val())
-		require.LessOrEqual(t, left.Val(), time.Hour)
+		for i, key := range page {
+			if !value.MatchString(key) || left[i].Val() <= 0 || left[i].Val() > ttl {
+				t.Fatalf("%s is left, for %v", key, left[i].Val())
+			}
+			seen[key] = true
+		}
+		if cursor = next; cursor == 0 {
+			break
+		}
 	}
+	require.Len(t, seen, keys)
+	require.EqualValues(t, keys, rdb.DBSize(t.Context()).Val())
 }
 
 // On real servers, in a cluster too, with all of pub/sub.
