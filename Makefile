@@ -1,7 +1,7 @@
 # `make` runs the tests of three minutes, and gets a fresh machine ready for them first.
 
 .POSIX:
-.PHONY: test test-all acl servers test-servers test-386 plain check chaos prove seeded soak fuzz interop setup lint-local lint tidy tidy-check bench compare release release-check demo cover fmt help
+.PHONY: test test-all acl servers test-servers test-386 plain check chaos prove seeded soak fuzz interop browser setup lint-local lint tidy tidy-check bench compare release release-check demo cover fmt help
 
 BENCHTIME = 1x
 FUZZTIME = 2000x
@@ -70,6 +70,11 @@ interop:
 	@sh scripts/setup interop
 	@cd interop && INTEROP=$(INTEROP) go test -race -count=1 -timeout 60m .
 
+# The pages of package ui in Chromium.
+browser:
+	@sh scripts/setup browser
+	@cd ui/browser && go test -count=1 .
+
 setup:
 	@sh scripts/setup
 
@@ -129,6 +134,7 @@ help:
 	@echo "make seeded      bugs put into the library one by one, into docs/evidence: is each noticed?"
 	@echo "make soak        the same as make chaos for MIN=60 minutes"
 	@echo "make interop     with real Redisson: needs a JDK and Maven, and installs them if it can; INTEROP=3.52.0 for one release"
+	@echo "make browser     the pages of package ui in Chromium: needs it and npm, and installs them if it can"
 	@echo "make fuzz        every fuzz target for 2,000 inputs; FUZZTIME=10m for longer"
 	@echo "make lint-local  gofmt and go vet (part of make test-all)"
 	@echo "make lint        golangci-lint; builds it the first time"

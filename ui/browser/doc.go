@@ -1,0 +1,2 @@
+// Package browser tests the pages of package ui in Chromium.
+package browser
