@@ -70,7 +70,7 @@ func must(b testing.TB, err error) {
 
 // BenchmarkUncontended is Lock and Unlock of a free lock, one goroutine, against
 // SET NX PX and compare-and-delete on the same connection pool. "background" has a context
-// that nobody can cancel; "cancellable" one that can end, and ContextTimeoutEnabled;
+// that nobody can cancel; "history" is that with WithHistory; "cancellable" one that can end, and ContextTimeoutEnabled;
 // "goroutine" the same without that, so that each script has a goroutine. "by-hand" is the
 // ratio for two short scripts that leave what Redisson's do, sent without any library.
 func BenchmarkUncontended(b *testing.B) {
@@ -78,8 +78,7 @@ func BenchmarkUncontended(b *testing.B) {
 	rdb := s.Client(b)
 	ctx := context.Background()
 	floor := floorPair(b, rdb)
-	pair := func(ctx context.Context, opts ...rlock.Option) func() {
-		c := latchkey.New(rdb)
+	of := func(c *latchkey.Client, ctx context.Context, opts ...rlock.Option) func() {
 		b.Cleanup(func() { must(b, c.Close()) })
 		l := rlock.New(c, "ours", opts...)
 		return func() {
@@ -88,8 +87,10 @@ func BenchmarkUncontended(b *testing.B) {
 			must(b, h.Unlock(ctx))
 		}
 	}
+	pair := func(ctx context.Context, opts ...rlock.Option) func() { return of(latchkey.New(rdb), ctx, opts...) }
 	inline := s.Client(b, inTime)
 	b.Run("background", func(b *testing.B) { turns(b, floor, pair(ctx)) })
+	b.Run("history", func(b *testing.B) { turns(b, floor, of(latchkey.New(rdb, latchkey.WithHistory(10_000)), ctx)) })
 	b.Run("cancellable", func(b *testing.B) { turns(b, floorPair(b, inline), lockPair(b, inline)) })
 	b.Run("goroutine", func(b *testing.B) { turns(b, floor, lockPair(b, rdb)) })
 	b.Run("fenced", func(b *testing.B) { turns(b, floor, pair(ctx, rlock.Fenced())) })
