@@ -66,10 +66,6 @@ func TestErrorOfAProxy(t *testing.T) {
 	direct := s.Client(t)
 	other := latchkey.New(redistest.User(t, direct))
 	t.Cleanup(func() { require.NoError(t, other.Close()) })
-	_, err := semaphore.New(other, "semaphore").TrySetPermits(t.Context(), 1)
-	require.NoError(t, err)
-	_, err = permitsemaphore.New(other, "permit").TrySetPermits(t.Context(), 1)
-	require.NoError(t, err)
 
 	client := func(t *testing.T, text string) (*latchkey.Client, *redistest.Proxy) {
 		p := redistest.NewProxy(t, s.Addr)
@@ -81,10 +77,19 @@ func TestErrorOfAProxy(t *testing.T) {
 	}
 	for _, text := range []string{"upstream failure", "ERR handle response, backend conn reset"} {
 		for _, k := range kinds {
-			t.Run(k.name+"/"+strings.Fields(text)[0], func(t *testing.T) {
+			name := k.name + "/" + strings.Fields(text)[0]
+			t.Run(name, func(t *testing.T) {
+				t.Parallel() // most of it is waiting
 				c, p := client(t, text)
 				ctx := t.Context()
-				release, err := k.acquire(ctx, c, k.name) // Redis knows the scripts now
+				switch k.name {
+				case "semaphore":
+					_, err := semaphore.New(c, name).TrySetPermits(ctx, 1)
+					require.NoError(t, err)
+				case "permit":
+					require.NoError(t, permitsemaphore.New(c, name).SetPermits(ctx, 1))
+				}
+				release, err := k.acquire(ctx, c, name) // Redis knows the scripts now
 				require.NoError(t, err)
 				p.OnNext(1, "evalsha", redistest.Fail)
 				require.NoError(t, release(ctx), "it is asked for again")
@@ -92,7 +97,7 @@ func TestErrorOfAProxy(t *testing.T) {
 				short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 				defer cancel()
 				p.OnCommand(failScripts(short))
-				_, err = k.acquire(short, c, k.name)
+				_, err = k.acquire(short, c, name)
 				require.Error(t, err)
 				require.NotZero(t, p.Count(redistest.Fail))
 				var e *latchkey.Error
@@ -102,7 +107,7 @@ func TestErrorOfAProxy(t *testing.T) {
 
 				long, cancel := context.WithTimeout(ctx, 10*time.Second)
 				defer cancel()
-				release, err = k.acquire(long, other, k.name)
+				release, err = k.acquire(long, other, name)
 				require.NoError(t, err, "it has been taken back")
 				require.NoError(t, release(ctx))
 			})
