@@ -37,7 +37,7 @@
 //	{name}:latchkey_elect   the lock: that of package rlock, with its token
 //	{name}:latchkey_leader  a hash: the identity, term, value and process of the leader,
 //	                        and an offer of Transfer; it expires a day after it was last
-//	                        written, and a leader writes it every four hours
+//	                        written, and a leader writes it every ten seconds
 //
 // and the Redis channel redisson_lock__channel:{name}:latchkey_leader, which says that
 // there is something to read. The record outlives its leader: in a shell, latchkey show

@@ -110,7 +110,8 @@ func (e *Election) wrap(op string, err error) error {
 //
 // While Redis cannot be reached, Run tries again, at intervals that grow from 100 ms to
 // 5 s. It returns errors that do not end by themselves: missing rights, a key of another
-// kind, a closed client. ErrRunning means that the Election runs already. An error that
+// kind, a closed client, and a password that is refused before Redis has ever answered.
+// One that is refused later may be about to change, and Run tries again. ErrRunning means that the Election runs already. An error that
 // is joined to that of fn says that the lead could not be given up, and ends with its
 // lease.
 func (e *Election) Run(ctx context.Context, fn func(ctx context.Context, t Term) error) error {
@@ -146,7 +147,7 @@ func (e *Election) Run(ctx context.Context, fn func(ctx context.Context, t Term)
 		case err == nil:
 			pause = leastPause
 			continue
-		case e.final(err):
+		case c.final(err):
 			return err
 		}
 		if !sleep(ctx, pause) {
@@ -163,16 +164,20 @@ const (
 )
 
 // final reports whether an error of a campaign does not end by itself.
-func (e *Election) final(err error) bool {
+func (c *candidate) final(err error) bool {
 	if errors.Is(err, errStale) {
 		return false
 	}
 	select {
-	case <-e.engine.Closed():
+	case <-c.engine.Closed():
 		return true
 	default:
 	}
-	for _, code := range []string{"NOPERM", "NOAUTH", "WRONGPASS", "WRONGTYPE", "CROSSSLOT"} {
+	codes := []string{"NOPERM", "WRONGTYPE", "CROSSSLOT"}
+	if !c.member.heard() {
+		codes = append(codes, "NOAUTH", "WRONGPASS")
+	}
+	for _, code := range codes {
 		if run.IsCode(err, code) {
 			return true
 		}
@@ -208,7 +213,7 @@ func (c *candidate) lead(ctx context.Context, g grant, fn func(context.Context, 
 	defer g.stop()
 	e := c.Election
 	number := g.hold.Token()
-	st, since, err := e.scripts.begin(ctx, g.hold.HolderID(), number, &e.cfg)
+	st, since, err := e.scripts.begin(ctx, g.hold.HolderID(), number, time.Time{}, &e.cfg)
 	if err != nil || st != done {
 		_ = g.hold.Unlock(ctx) // it ends with its lease at the latest
 		if err == nil && st == refused {
@@ -224,7 +229,7 @@ func (c *candidate) lead(ctx context.Context, g grant, fn func(context.Context, 
 	var keeper sync.WaitGroup
 	keeper.Go(func() {
 		for sleep(t.ctx, again) {
-			_, _, _ = e.scripts.begin(t.ctx, g.hold.HolderID(), number, &e.cfg) // it is kept for longer than that
+			_, _, _ = e.scripts.begin(t.ctx, g.hold.HolderID(), number, since, &e.cfg)
 		}
 	})
 	err = engine.During(

@@ -397,6 +397,47 @@ func TestStandsAgain(t *testing.T) {
 	})
 }
 
+// A record that is lost is written again while the lock is held, and says what it said.
+func TestLostRecord(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		ts := newTerms(t)
+		a := ts.stand(b.Client(), "a")
+		ts.comes()
+		before, err := a.Leader(t.Context())
+		require.NoError(t, err)
+		b.Advance(time.Minute)
+		require.True(t, b.Mini.Del("{e}:latchkey_leader"), "%v", b.Mini.Keys())
+		_, err = a.Leader(t.Context())
+		require.ErrorIs(t, err, elect.ErrNoLeader)
+		b.Advance(10 * time.Second)
+		after, err := a.Leader(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, before, after)
+		require.NoError(t, ts.live.Err())
+	})
+}
+
+// A password that is refused ends Run if Redis has not answered yet. Later on it may be
+// about to change.
+func TestRefusedPassword(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		ts := newTerms(t)
+		rdb := b.Client()
+		ts.stand(rdb, "a")
+		ts.comes()
+		b.Partition(rdb)
+		<-ts.live.Done()
+		b.Mini.RequireAuth("another one")
+		b.Heal(rdb)
+		b.Advance(time.Minute)
+
+		late := ts.stand(b.Client(), "late")
+		require.ErrorContains(t, <-late.ended, "NOAUTH")
+		b.Mini.RequireAuth("")
+		require.Equal(t, "a", ts.comes())
+	})
+}
+
 // Who resigns stands behind the others, and leads again when it is alone.
 func TestResign(t *testing.T) { onBoth(t, testResign) }
 
@@ -808,7 +849,7 @@ func TestBeginScript(t *testing.T) {
 	}
 	begin := func(holder string, term int) []int64 {
 		t.Helper()
-		return run(lua.ElectBegin, holder, term, "id of "+holder, "v", "who", 60000, "ch", "PUBLISH")
+		return run(lua.ElectBegin, holder, term, "id of "+holder, "v", "who", 60000, "ch", "PUBLISH", 0)
 	}
 	status := func(got []int64) int64 { return got[0] }
 

@@ -36,10 +36,10 @@ func (s *scripts) keys(n int) []any {
 }
 
 // kept is how long the record of a leader is kept. Its leader writes it again at that
-// interval.
+// interval, also if it was lost.
 const (
 	kept  = 24 * time.Hour
-	again = 4 * time.Hour
+	again = 10 * time.Second
 )
 
 // A status is the result of a script.
@@ -71,10 +71,14 @@ func (s *scripts) ask(ctx context.Context, op string, script *lua.Script, args [
 	return st, n, err
 }
 
-// begin runs elect/begin.
-func (s *scripts) begin(ctx context.Context, holder string, term int64, cfg *config) (st status, since time.Time, err error) {
-	st, ms, err := s.ask(ctx, "run", lua.ElectBegin, append(s.keys(10), holder, term, cfg.identity, cfg.value,
-		s.engine.Who(""), kept.Milliseconds(), s.channel, s.engine.Verb()))
+// begin runs elect/begin. before is the zero time when the term begins.
+func (s *scripts) begin(ctx context.Context, holder string, term int64, before time.Time, cfg *config) (st status, since time.Time, err error) {
+	var ms int64
+	if !before.IsZero() {
+		ms = before.UnixMilli()
+	}
+	st, ms, err = s.ask(ctx, "run", lua.ElectBegin, append(s.keys(11), holder, term, cfg.identity, cfg.value,
+		s.engine.Who(""), kept.Milliseconds(), s.channel, s.engine.Verb(), ms))
 	return st, time.UnixMilli(ms), err
 }
 

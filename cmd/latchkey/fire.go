@@ -68,7 +68,7 @@ func (f *fireFlags) check(fs *pflag.FlagSet) error {
 			return err
 		}
 	}
-	name := given("nonblock", "wait", "permits", "shared", "exclusive", "fair", "hold-at-least", "lease")
+	name := given("nonblock", "wait", "permits", "shared", "exclusive", "fair", "hold-at-least")
 	switch {
 	case name != "":
 		return exit.Usagef("run: --%s makes no sense with --once-per and --fire", name)

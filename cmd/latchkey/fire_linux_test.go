@@ -120,7 +120,7 @@ func TestFireUsage(t *testing.T) {
 		{"-x", "--exclusive makes no sense with"},
 		{"--fair", "--fair makes no sense with"},
 		{"--hold-at-least 1", "--hold-at-least makes no sense with"},
-		{"--lease 5", "--lease makes no sense with"},
+		{"--lease 0.01", "a --lease of 10ms: the least is 100ms"},
 		{"--once-per 1m", "--once-per and --fire exclude each other"},
 		{"--retries -1", "--retries must be between 0 and 1000, not -1"},
 		{"--retries 1001", "--retries must be"},
@@ -342,4 +342,22 @@ func TestFireWithinItself(t *testing.T) {
 		assert.Equal(t, c.out+"="+strconv.Itoa(c.code)+"\n", stdout, c)
 		assert.Equal(t, c.code != 0, strings.Contains(stderr, `a run that this one is part of has the job "job", and ends after this one`), stderr)
 	}
+}
+
+// --lease is the lease of a job's lock, too.
+func TestFireWithALease(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	enough := filepath.Join(t.TempDir(), "enough")
+	ended := make(chan int)
+	go func() {
+		code, _, _ := execute(t, runAt(s, []string{fireFlag, "--lease", "10m", "--keep", "1h", "job"}, sh("while [ ! -e "+enough+" ]; do sleep 0.02; done"))...)
+		ended <- code
+	}()
+	redistest.Until(t, "a lock with that lease", func() bool {
+		left, err := strconv.Atoi(s.Do(t, "PTTL", lockOf())[0])
+		return err == nil && left > 540_000 && left <= 600_000
+	})
+	require.NoError(t, os.WriteFile(enough, nil, 0o600))
+	require.Zero(t, <-ended)
 }

@@ -1,5 +1,6 @@
--- elect/begin: begin a term, if the caller has the lock of the election. Asking twice is
--- the same as asking once, but that the record is kept for as long again.
+-- elect/begin: begin a term, if the caller has the lock of the election, or keep its
+-- record for as long again, and write it again if it was lost. Asking twice is the same
+-- as asking once.
 --
 -- KEYS[1]  the lock: a hash of holder -> hold count
 -- KEYS[2]  the record: a hash that expires, of identity, term, since (server ms), value,
@@ -13,6 +14,7 @@
 -- ARGV[6]  ms for which the record is kept
 -- ARGV[7]  Redis channel of the election
 -- ARGV[8]  how to publish: 'PUBLISH', 'SPUBLISH' or 'BOTH'
+-- ARGV[9]  server ms since which the term lasts, or '0' if it begins
 --
 -- Returns {1, since ms, server ms}  begun
 --         {0, term, server ms}      a term with that number or a later one was begun by
@@ -31,7 +33,8 @@ local term, mine = tonumber(got[1] or 0), got[1] == ARGV[2] and got[2] == holder
 if not mine and term >= tonumber(ARGV[2]) then
   return {0, term, now}
 end
-local since = mine and tonumber(got[3]) or now
+local before = tonumber(ARGV[9])
+local since = mine and tonumber(got[3]) or before > 0 and before or now
 
 if not mine then
   call('HDEL', record, 'next', 'nonce', 'accepted')
