@@ -195,9 +195,9 @@ func leasedScripts() []leased {
 		{"new", lua.HistoryWrite, []string{"stream"}, nil, fixed(100, long, "event name", "acquired", "x", "released", "x"), nil},
 		{"again", lua.HistoryWrite, []string{"stream"}, both([]any{"XADD", "stream", "*", "a", 1}, ends("stream")), fixed(100, long, "event name", "lost", "x"), nil},
 
-		{"first", lua.ElectBegin, []string{"lock", "record"}, held, fixed("me", 5, "id", "value", "who", long, "channel", "PUBLISH"), nil},
-		{"next", lua.ElectBegin, []string{"lock", "record"}, offered, fixed("me", 6, "id", "value", "who", long, "channel", "PUBLISH"), nil},
-		{"again", lua.ElectBegin, []string{"lock", "record"}, led, fixed("me", 5, "id", "value", "who", long, "channel", "PUBLISH"), nil},
+		{"first", lua.ElectBegin, []string{"lock", "record"}, held, fixed("me", 5, "id", "value", "who", long, "channel", "PUBLISH", 0), nil},
+		{"next", lua.ElectBegin, []string{"lock", "record"}, offered, fixed("me", 6, "id", "value", "who", long, "channel", "PUBLISH", 0), nil},
+		{"again", lua.ElectBegin, []string{"lock", "record"}, led, fixed("me", 5, "id", "value", "who", long, "channel", "PUBLISH", 0), nil},
 		{"offered", lua.ElectOffer, []string{"lock", "record"}, led, fixed("me", 5, "n", "you", "channel", "PUBLISH"), nil},
 		{"withdrawn", lua.ElectOffer, []string{"lock", "record"}, offered, fixed("me", 5, "n", "", "channel", "PUBLISH"), nil},
 		{"accepted", lua.ElectAccept, []string{"lock", "record"}, offered, fixed("other", "n", 1, "channel", "PUBLISH"), nil},

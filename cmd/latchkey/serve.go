@@ -198,7 +198,7 @@ func (s *session) serve(ctx context.Context, f *serveFlags, known users) error {
 	}
 	_ = page.Close() // ends the streams
 	_ = web.Close()
-	<-ended
+	_ = <-ended // ErrServerClosed
 	return ctx.Err()
 }
 
