@@ -18,7 +18,9 @@ import (
 // caller to the next one in this process is released and acquired, in either order and
 // by one holder. An acquire of a semaphore and the end of a wait for a latch are
 // acquired and never released. A ForceUnlock that found a holder is forced, by the
-// process that called it; the loss of that holder follows when it learns of it.
+// process that called it; the loss of that holder follows when it learns of it. A lease
+// that is renewed when less than a third of it is left is late, which tells of a
+// process, a machine or a network that stalls.
 //
 // Callers never wait for the history. A client sends its events at most every 200 ms, or
 // 64 at a time, in one command. An event is dropped, and counted by

@@ -168,6 +168,43 @@ func TestHistoryOfWaitsAndLosses(t *testing.T) {
 	})
 }
 
+// A lease that is renewed in its last third is late.
+func TestHistoryOfLateRenewals(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		rdb := b.Client()
+		c := newClient(t, rdb, latchkey.WithHistory(1000))
+		h, err := rlock.New(c, "x").Lock(t.Context(), latchkey.Label("ann"))
+		require.NoError(t, err)
+		permits := permitsemaphore.New(c, "ps")
+		require.NoError(t, permits.SetPermits(t.Context(), 1))
+		p, err := permits.Acquire(t.Context())
+		require.NoError(t, err)
+		b.Advance(12 * time.Second) // a renewal that is in time
+		b.Partition(rdb)
+		b.Advance(18*time.Second + 500*time.Millisecond)
+		b.Heal(rdb)
+		b.Advance(5 * time.Second)
+		require.NoError(t, h.Unlock(t.Context()))
+		require.NoError(t, p.Release(t.Context()))
+		time.Sleep(batched)
+		var late []history.Event
+		for _, ev := range happened(t, b.Redis, "") {
+			if ev.What == engine.Late {
+				late = append(late, ev)
+			}
+		}
+		require.Len(t, late, 2)
+		holders := map[string]history.Event{}
+		for _, ev := range late {
+			require.GreaterOrEqual(t, ev.Wait, 10*time.Second)
+			holders[ev.Holder] = ev
+		}
+		require.Equal(t, "ann", holders[h.HolderID()].Label)
+		require.Equal(t, "x", holders[h.HolderID()].Name)
+		require.Equal(t, "ps", holders[p.ID()].Name)
+	})
+}
+
 // A batch is one command, of 64 events or of what happens within 200 ms.
 func TestHistoryIsWrittenInBatches(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
@@ -178,7 +215,7 @@ func TestHistoryIsWrittenInBatches(t *testing.T) {
 			if slices.Contains(args, "latchkey_history") {
 				mu.Lock()
 				defer mu.Unlock()
-				sent = append(sent, (len(args)-7)/11)
+				sent = append(sent, (len(args)-7)/12)
 			}
 		})
 		batches := func() (all []int) {

@@ -61,7 +61,7 @@ func (h *Handler) eventsOf(ctx context.Context, name string, now time.Time) (row
 		}
 		r := eventRow{who: whoOf(ev.Holder, ev.Label, ev.Host, ev.PID), What: ev.What, Reason: text.Phrase(ev.Reason), Ago: span(now.Sub(ev.At))}
 		switch ev.What {
-		case engine.Acquired:
+		case engine.Acquired, engine.Late:
 			r.Wait = text.Short(ev.Wait)
 		case engine.Released, engine.Lost:
 			r.Held = text.Short(ev.Held)

@@ -42,6 +42,18 @@ func TestHistory(t *testing.T) {
 	} {
 		require.NoError(t, s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: "{app:}:latchkey_history", Values: values}).Err())
 	}
+	// What a client has told of itself is beside it while it holds something.
+	hold, err = rlock.New(s.client, "orders").Lock(t.Context())
+	require.NoError(t, err)
+	for _, ago := range []time.Duration{2 * time.Hour, time.Minute, 0} {
+		require.NoError(t, s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: "{app:}:latchkey_history", Values: []any{
+			"event", "late", "name", "app:orders", "holder", hold.HolderID(), "at", time.Now().Add(-ago).UnixMilli(), "wait", 12_000_000, "version", "v1.2.3<",
+		}}).Err())
+	}
+	page = s.shows("/clients", ">v1.2.3&lt;<")
+	assert.Contains(t, page, `<b class="hot">2</b>`)
+	require.NoError(t, hold.Unlock(t.Context()))
+
 	page = s.shows("/lock?name=orders", "&lt;script&gt;")
 	assert.NotContains(t, page, "<script>alert")
 	s.get("/contention")

@@ -53,7 +53,7 @@ var chinese = map[string]string{
 	"Force unlock": "强制释放", "Type the name to confirm": "输入名称以确认", "Set permits": "设置许可数", "Begin a count": "开始计数", "End the count": "结束计数",
 	"Number": "数量", "Actions": "操作", "Take it from": "从其手中取走：", "Set": "设置", "Begin": "开始", "End": "结束",
 	"It works on until it learns of that, within a third of its lease.": "它会继续工作，直到在三分之一租约内得知。",
-	"Who waits is released.": "等待者将被放行。", "Back": "返回", "Last events": "最近事件",
+	"Who waits is released.": "等待者将被放行。", "Back": "返回", "Last events": "最近事件", "late": "续租延迟",
 	"Where people wait": "谁在等待", "Nobody waits.": "无人等待。", "Waited for": "等待时长", "Held by": "持有者",
 	"Client": "客户端", "Host": "主机", "Version": "版本", "Holds": "持有", "Late renewals": "延迟续约", "Seen": "最近",
 	"Nobody holds anything, and nobody waits.": "无人持有，也无人等待。",

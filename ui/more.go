@@ -5,8 +5,12 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/latchkey-go/latchkey/elect"
+	"github.com/latchkey-go/latchkey/internal/engine"
+	"github.com/latchkey-go/latchkey/internal/history"
 	"github.com/latchkey-go/latchkey/internal/names"
 	"github.com/latchkey-go/latchkey/internal/object"
 	"github.com/latchkey-go/latchkey/internal/text"
@@ -49,14 +53,17 @@ func (h *Handler) contention(ctx context.Context, _ *query) (any, error) {
 // A clientList is the data of the page Clients.
 type clientList struct {
 	state
-	Rows []*clientRow
-	More int
+	Rows    []*clientRow
+	More    int
+	History bool // whether there is one
 }
 
 type clientRow struct {
 	ID, Row, Host  string
 	Href           string // what has its id in the list
 	Holds, Waiting int
+	Version        string // from the history
+	Late           int    // renewals of the last hour, from the history
 }
 
 // clients lists the clients that hold or stand in a queue.
@@ -89,6 +96,21 @@ func (h *Handler) clients(ctx context.Context, _ *query) (any, error) {
 			if id, ok := clientHolder(w.ID); ok {
 				client(id, w.Host, w.PID).Waiting++
 			}
+		}
+	}
+	var events []history.Event
+	events, c.History = h.happened(ctx)
+	now := time.Now()
+	for _, ev := range events {
+		r := byID[names.ClientOf(strings.TrimSuffix(ev.Holder, ":write"))]
+		if r == nil {
+			continue
+		}
+		if r.Version == "" { // the newest comes first
+			r.Version = text.Phrase(ev.Version)
+		}
+		if ev.What == engine.Late && now.Sub(ev.At) < charted {
+			r.Late++
 		}
 	}
 	for _, r := range byID {

@@ -19,7 +19,7 @@ import (
 
 const historyHelp = `history shows what clients with the option WithHistory have told lately, of NAME or
 of everything: who acquired, released, lost or forced it, and how long that one
-waited and held it. The newest event comes first. Clients with a key prefix
+waited and held it; and which lease was renewed late, and how late. The newest event comes first. Clients with a key prefix
 have a history of their own: name it with --prefix. Only the newest 20,000
 events are searched for NAME, which is a key, with its prefix.`
 
@@ -90,6 +90,7 @@ type shownEvent struct {
 	Wait      float64   `json:"wait_ms"`
 	Held      float64   `json:"held_ms"`
 	Reason    string    `json:"reason"`
+	Version   string    `json:"version"`
 }
 
 func eventsJSON(events []history.Event) []shownEvent {
@@ -97,7 +98,7 @@ func eventsJSON(events []history.Event) []shownEvent {
 	for _, ev := range events {
 		e := shownEvent{
 			At: ev.At.UTC(), Event: ev.What, Kind: ev.Kind, Name: ev.Name, Holder: ev.Holder, Label: ev.Label, Host: ev.Host, PID: ev.PID,
-			Wait: float64(ev.Wait.Microseconds()) / 1000, Held: float64(ev.Held.Microseconds()) / 1000, Reason: ev.Reason,
+			Wait: float64(ev.Wait.Microseconds()) / 1000, Held: float64(ev.Held.Microseconds()) / 1000, Reason: ev.Reason, Version: ev.Version,
 		}
 		if !utf8.ValidString(ev.Name) {
 			e.NameBytes = base64.StdEncoding.EncodeToString([]byte(ev.Name))
@@ -112,7 +113,7 @@ func eventsTable(events []history.Event, now time.Time) *terminal.Table {
 	for _, ev := range events {
 		waited, held := "-", "-"
 		switch ev.What {
-		case engine.Acquired:
+		case engine.Acquired, engine.Late:
 			waited = text.Short(ev.Wait)
 		case engine.Released, engine.Lost:
 			held = text.Short(ev.Held)

@@ -18,9 +18,11 @@ type Event struct {
 	Host   string
 	PID    int
 	At     time.Time     // by the client's estimate of the server's clock
-	Wait   time.Duration // of an acquire, from the call
+	Wait   time.Duration // of an acquire, from the call; of a late renewal, how late it was
 	Held   time.Duration // of what has ended, from the grant
 	Reason string        // of a loss
+	// Version is that of the module in the program that tells, where it is known.
+	Version string
 }
 
 // The events.
@@ -29,10 +31,18 @@ const (
 	Released = "released"
 	Lost     = "lost"
 	Forced   = "forced"
+	Late     = "late" // a renewal in the last third of the lease
 )
 
-// event completes ev, which has happened now: g is what was granted or has ended, or nil.
-func (e *Engine) event(ev Event, s *Spec, g granted) Event {
+// A holder is what an event is about.
+type holder interface {
+	// shown returns who has it, as the object shows that, and the label.
+	shown() (holder, label string)
+}
+
+// event completes ev, which has happened now: g is what was granted, renewed or has
+// ended, or nil.
+func (e *Engine) event(ev Event, s *Spec, g holder) Event {
 	ev.Kind, ev.Name, ev.At = s.Kind, s.Key, e.Clock.At(time.Now())
 	if g != nil {
 		ev.Holder, ev.Label = g.shown()
@@ -61,6 +71,8 @@ func (e *Engine) Forced(s *Spec, holder string) {
 
 func (h *Hold) granted() (*Spec, time.Time)   { return h.spec, h.since }
 func (h *Hold) shown() (holder, label string) { return h.HolderID(), h.cfg.Label }
+
+func (hd *holding) shown() (holder, label string) { return hd.holder(), hd.labelled() }
 
 func (l *Lease) granted() (*Spec, time.Time)   { return l.spec, l.since }
 func (l *Lease) shown() (holder, label string) { return hex.EncodeToString([]byte(l.id)), l.cfg.Label }

@@ -52,8 +52,7 @@ func (h Hooks) resubscribed(channels int) {
 type granted interface {
 	// granted returns what it is of, and when it was granted.
 	granted() (s *Spec, since time.Time)
-	// shown returns who has it, as the object shows that, and the label.
-	shown() (holder, label string)
+	holder
 }
 
 // released reports what has ended without loss.

@@ -12,6 +12,7 @@ import (
 // A kept is the Subject of the watchdog's items.
 type kept interface {
 	watchdog.Subject
+	holder
 	// renewal returns the request that keeps it, or a nil Spec if it was given
 	// back.
 	renewal(lease time.Duration) (*Spec, Renewal)
@@ -154,18 +155,24 @@ func (hd *holding) labelled() string {
 }
 
 func (e *Engine) reportRenewals(batch []watchdog.Renewal, specs []*Spec, results []watchdog.Result, err error) {
-	renewed, failed := e.cfg.Hooks.Renewed, e.cfg.Hooks.RenewFailed
+	renewed, failed, event := e.cfg.Hooks.Renewed, e.cfg.Hooks.RenewFailed, e.cfg.Event
 	if err != nil {
 		e.cfg.Logger.Warn("latchkey: a renewal failed and will be tried again", "locks", len(batch), "err", err)
 	}
-	if renewed == nil && failed == nil {
+	if renewed == nil && failed == nil && event == nil {
 		return
 	}
 	for i, s := range specs {
+		r := &batch[i]
 		switch {
-		case s == nil || batch[i].Look:
-		case results[i] == watchdog.Extended && renewed != nil:
-			renewed(s.Kind, s.Name, batch[i].Late)
+		case s == nil || r.Look:
+		case results[i] == watchdog.Extended:
+			if renewed != nil {
+				renewed(s.Kind, s.Name, r.Late)
+			}
+			if event != nil && r.Left < r.Lease/3 { // it was due at two thirds
+				event(e.event(Event{What: Late, Wait: r.Lease*2/3 - r.Left}, s, r.Item.Subject.(kept)))
+			}
 		case results[i] == watchdog.Failed && failed != nil:
 			failed(s.Kind, s.Name, err)
 		}

@@ -2,8 +2,10 @@ package history
 
 import (
 	"context"
+	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,7 +18,7 @@ import (
 // fields are those of an entry of the stream, in order. All entries have all of them, so
 // that Redis keeps their names once. Times are ms since the epoch, durations µs; what is
 // not known is empty. Later versions may add fields.
-var fields = []string{"event", "kind", "name", "holder", "label", "host", "pid", "at", "wait", "held", "reason"}
+var fields = []string{"event", "kind", "name", "holder", "label", "host", "pid", "at", "wait", "held", "reason", "version"}
 
 var fieldNames = strings.Join(fields, " ")
 
@@ -29,12 +31,12 @@ func (w *Writer) append(ctx context.Context, events []Event) error {
 			pid = strconv.Itoa(ev.PID)
 		}
 		switch ev.What {
-		case engine.Acquired:
+		case engine.Acquired, engine.Late:
 			wait = strconv.FormatInt(ev.Wait.Microseconds(), 10)
 		case engine.Released, engine.Lost:
 			held = strconv.FormatInt(ev.Held.Microseconds(), 10)
 		}
-		args = append(args, ev.What, ev.Kind, ev.Name, ev.Holder, ev.Label, ev.Host, pid, ev.At.UnixMilli(), wait, held, ev.Reason)
+		args = append(args, ev.What, ev.Kind, ev.Name, ev.Holder, ev.Label, ev.Host, pid, ev.At.UnixMilli(), wait, held, ev.Reason, version())
 	}
 	_, err := w.engine.Eval(ctx, run.Options{CleanUp: true, Once: true}, lua.HistoryWrite, 1, args)
 	return err
@@ -97,16 +99,31 @@ func parse(values map[string]any) (ev Event, ok bool) {
 	const maxDuration = int64(1<<63-1) / int64(time.Microsecond)
 	ev = Event{
 		What: text("event"), Kind: text("kind"), Name: text("name"), Holder: text("holder"), Label: text("label"), Host: text("host"),
-		PID: int(number("pid", 1<<31-1)), At: time.UnixMilli(number("at", maxMillis)), Reason: text("reason"),
+		PID: int(number("pid", 1<<31-1)), At: time.UnixMilli(number("at", maxMillis)), Reason: text("reason"), Version: text("version"),
 		Wait: time.Duration(number("wait", maxDuration)) * time.Microsecond,
 		Held: time.Duration(number("held", maxDuration)) * time.Microsecond,
 	}
 	switch ev.What {
-	case engine.Acquired, engine.Released, engine.Lost, engine.Forced:
+	case engine.Acquired, engine.Released, engine.Lost, engine.Forced, engine.Late:
 		return ev, ev.Name != ""
 	}
 	return ev, false
 }
+
+// version returns that of this module in this program, or nothing where the program was
+// built from its source.
+var version = sync.OnceValue(func() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, m := range append(info.Deps, &info.Main) {
+		if m.Path == "github.com/latchkey-go/latchkey" && m.Replace == nil && m.Version != "(devel)" {
+			return m.Version
+		}
+	}
+	return ""
+})
 
 // maxMillis is the end of the year 9999.
 const maxMillis = 253402300799999

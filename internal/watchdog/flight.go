@@ -83,7 +83,7 @@ func (w *Watchdog) batchLocked(l *lane, first *Item, now Instant) *flight {
 	for i := range f.batch {
 		r := &f.batch[i]
 		it := r.Item
-		r.Lease, r.Late = it.renewal(now), max(-it.renewIn(now), 0)
+		r.Lease, r.Late, r.Left = it.renewal(now), max(-it.renewIn(now), 0), it.window.Remaining(now)
 		if r.Lease <= 0 {
 			r.Lease, r.Late, r.Look = time.Millisecond, 0, true // too short to extend a lease of ours
 		}

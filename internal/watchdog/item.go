@@ -58,6 +58,8 @@ type Renewal struct {
 	Lease time.Duration
 	// Late is how late the renewal is sent.
 	Late time.Duration
+	// Left is what is left of the item's window when it is sent.
+	Left time.Duration
 	// Look is set if the renewal only has to show whether the item is still
 	// ours. Lease may then be as short as possible.
 	Look bool
