@@ -40,9 +40,8 @@
 //	                        written, and a leader writes it every ten seconds
 //
 // and the Redis channel redisson_lock__channel:{name}:latchkey_leader, which says that
-// there is something to read. The record outlives its leader: in a shell, latchkey show
-// '{name}:latchkey_elect' says whether somebody leads, and redis-cli HGETALL
-// '{name}:latchkey_leader' who was the last.
+// there is something to read. In a shell, latchkey leaders NAME says who leads. The record
+// outlives its leader: redis-cli HGETALL '{name}:latchkey_leader' says who was the last.
 //
 // A leader begins with two commands (acquire, begin) and stops with two (release, tell).
 // However many candidates and observers a client has, they share one subscription and

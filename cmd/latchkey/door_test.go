@@ -62,7 +62,7 @@ func TestRefusedInWords(t *testing.T) {
 	gone := nobody(t)
 	want := "latchkey: Redis at " + gone + ": connection refused by " + gone + "\n"
 	for _, args := range []string{
-		"show x", "waiters x", "ls", "jobs", "jobs x", "top --count 1", "doctor", "run x true", "run -n x true", "run --permits 2 x true", "sem show x", "sem set x 1",
+		"show x", "waiters x", "ls", "jobs", "jobs x", "leaders", "leaders x", "top --count 1", "doctor", "run x true", "run -n x true", "run --permits 2 x true", "sem show x", "sem set x 1",
 		"latch await x", "force-unlock x --yes --id a:1", "demo", "bench",
 	} {
 		code, stdout, stderr := execute(t, append([]string{"-u", "redis://" + gone}, strings.Fields(args)...)...)

@@ -51,7 +51,7 @@ func TestCommands(t *testing.T) {
 	}
 	code, stdout, _ := execute(t, "help")
 	assert.Zero(t, code)
-	for _, name := range []string{"run", "acquire", "extend", "release", "ls", "top", "show", "waiters", "explain", "history", "jobs", "force-unlock", "sem", "latch", "serve", "doctor", "bench", "demo", "completion", "version"} {
+	for _, name := range []string{"run", "acquire", "extend", "release", "ls", "top", "show", "waiters", "explain", "history", "jobs", "leaders", "force-unlock", "sem", "latch", "serve", "doctor", "bench", "demo", "completion", "version"} {
 		assert.Regexp(t, `\n  `+name+` +[A-Z]`, stdout)
 	}
 }

@@ -35,7 +35,7 @@ line makes no sense; 69 Redis cannot be reached, or refuses.`,
 	// -h is the host, as in redis-cli, so help has no shorthand.
 	root.PersistentFlags().Bool("help", false, "show the help of a command")
 	run, acquire, jobs, events := newRun(conn), newAcquire(conn), newJobs(conn), newHistory(conn)
-	root.AddCommand(run, acquire, newExtend(conn), newRelease(conn), newLs(conn), newTop(conn), newShow(conn), newWaiters(conn), newExplain(conn), events, jobs, newForceUnlock(conn), newSem(conn), newLatch(conn),
+	root.AddCommand(run, acquire, newExtend(conn), newRelease(conn), newLs(conn), newTop(conn), newShow(conn), newWaiters(conn), newExplain(conn), events, jobs, newLeaders(conn), newForceUnlock(conn), newSem(conn), newLatch(conn),
 		newServe(conn), newDoctor(conn), bench.Command(&conn.Flags), demo.Command(&conn.Flags), newVersion())
 	for _, cmd := range leaves(root) {
 		if cmd != run && cmd != acquire && cmd != jobs && cmd != events { // these have an -n of their own

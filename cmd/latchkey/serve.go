@@ -198,7 +198,9 @@ func (s *session) serve(ctx context.Context, f *serveFlags, known users) error {
 	}
 	_ = page.Close() // ends the streams
 	_ = web.Close()
-	_ = <-ended // ErrServerClosed
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		return exit.Errorf(exit.Failed, "serve: %v", err)
+	}
 	return ctx.Err()
 }
 

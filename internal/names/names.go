@@ -88,6 +88,10 @@ func Election(name string) string { return Suffixed(name, "latchkey_elect") + tw
 // Leader returns the key of the record of an election's leader.
 func Leader(name string) string { return Suffixed(name, "latchkey_leader") + twin(name) }
 
+// LeaderLike returns the pattern, for SCAN, of the keys of Leader for the elections that
+// match a pattern, empty for all. More keys may match it.
+func LeaderLike(pattern string) string { return "*" + pattern + "*:latchkey_leader*" }
+
 // LeaderChannel returns the Redis channel on which is told that the record of an election
 // has changed, whose key is record. Who may wait for locks of that name may use it.
 func LeaderChannel(record string) string { return Prefixed("redisson_lock__channel", record) }

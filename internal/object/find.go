@@ -65,10 +65,21 @@ func (f *Finder) Find(ctx context.Context, rdb redis.UniversalClient) ([]string,
 
 // Jobs returns the names of the jobs of package once that have runs, sorted.
 func (f *Finder) Jobs(ctx context.Context, rdb redis.UniversalClient) ([]string, error) {
+	return f.findBy(ctx, rdb, names.RunsLike(f.Match), "zset", names.Job)
+}
+
+// Elections returns the names of the elections of package elect that have had a leader
+// lately, sorted.
+func (f *Finder) Elections(ctx context.Context, rdb redis.UniversalClient) ([]string, error) {
+	return f.findBy(ctx, rdb, names.LeaderLike(f.Match), "hash", names.Elected)
+}
+
+// findBy returns the names that of has for keys of a type that match a pattern.
+func (f *Finder) findBy(ctx context.Context, rdb redis.UniversalClient, pattern, kind string, of func(key string) (name string, ok bool)) ([]string, error) {
 	return f.find(ctx, rdb, func(ctx context.Context, node *redis.Client) error {
-		return f.scan(ctx, node, names.RunsLike(f.Match), "zset", func(keys []string) error {
+		return f.scan(ctx, node, pattern, kind, func(keys []string) error {
 			for _, key := range keys {
-				if name, ok := names.Job(key); ok {
+				if name, ok := of(key); ok {
 					f.add(name)
 				}
 			}
