@@ -37,7 +37,7 @@
 //	{name}:latchkey_elect   the lock: that of package rlock, with its token
 //	{name}:latchkey_leader  a hash: the identity, term, value and process of the leader,
 //	                        and an offer of Transfer; it expires a day after it was last
-//	                        written, and a leader writes it every ten seconds
+//	                        written, and a leader writes it every minute
 //
 // and the Redis channel redisson_lock__channel:{name}:latchkey_leader, which says that
 // there is something to read. In a shell, latchkey leaders NAME says who leads. The record

@@ -39,7 +39,7 @@ func (s *scripts) keys(n int) []any {
 // interval, also if it was lost.
 const (
 	kept  = 24 * time.Hour
-	again = 10 * time.Second
+	again = time.Minute
 )
 
 // A status is the result of a script.

@@ -35,7 +35,7 @@ var electBugs = []Bug{
 	{
 		Name: "elect/record-expires", What: "the record of a leader that leads for a day expires",
 		File: "elect/script.go",
-		Old:  "again = 10 * time.Second", New: "again = 400 * time.Hour",
+		Old:  "again = time.Minute", New: "again = 400 * time.Hour",
 		Package: "elect", Run: "^TestLongTerm$",
 	},
 	{
