@@ -18,7 +18,7 @@ var waitBugs = []Bug{
 		Name: "wait/hint-not-passed-on", What: "who gives up keeps the hint that it was given: the next one sleeps on",
 		File: "internal/wait/wait.go",
 		Old:  "		if err := w.sleep(ctx, ans); err != nil {\n			return turn{}, err", New: "		if err := w.sleep(ctx, ans); err != nil {\n			return turn{asleep: true}, err",
-		Package: "internal/wait", Run: "^TestGivingUp$|^TestNoWakeUpIsLost$", Fast: true,
+		Package: "internal/wait", Run: "^TestGivingUp$|^TestNoWakeUpIsLost$",
 	},
 	{
 		Name: "wait/no-recheck", What: "a message that is lost is waited for for ever",
@@ -72,7 +72,7 @@ var waitBugs = []Bug{
 		Name: "wait/end-of-a-gift-forgotten", What: "who is next in a queue sleeps past the end of the lease that one before it was given",
 		File: "internal/wait/fairgroup.go",
 		Old:  "	fw.group.held(after)", New: "	_ = after",
-		Package: "internal/wait", Run: "^TestNextAsksAtTheEndOfWhatIsGiven$", Fast: true,
+		Package: "internal/wait", Run: "^TestNextAsksAtTheEndOfWhatIsGiven$",
 	},
 	{
 		Name: "wait/told-last", What: "a waiter that is given a lock goes on when the subscriptions that nobody needs any more are closed",

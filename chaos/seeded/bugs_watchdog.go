@@ -144,7 +144,7 @@ var watchdogBugs = []Bug{
 		Name: "engine/time-up-without-why", What: "a wait that ends while Redis does not answer says that somebody else has the lock",
 		File: "internal/engine/attempt.go",
 		Old:  "case !c.failing.IsZero():\n\t\treturn run.Both(ErrNotAcquired, c.why)", New: "case !c.failing.IsZero():\n\t\treturn ErrNotAcquired",
-		Package: "internal/engine", Run: "^TestTimeUpSaysWhy$", Fast: true,
+		Package: "internal/engine", Run: "^TestTimeUpSaysWhy$",
 	},
 	{
 		Name: "engine/thawed-master", What: "the grant of a cluster master that was frozen and replaced is believed",
@@ -186,19 +186,19 @@ var watchdogBugs = []Bug{
 		Name: "rlock/word-of-before", What: "what was said while a client did not listen is believed when it does again",
 		File: "pubsub/link.go",
 		Old:  "	c.n.lost.Add(1)\n", New: "",
-		Package: "tests/handover", Run: "^TestWordIsGoodOnce$", Fast: true,
+		Package: "tests/handover", Run: "^TestWordIsGoodOnce$",
 	},
 	{
 		Name: "rlock/word-of-nobody", What: "anybody may have what a client holds for nobody given back",
 		File: "internal/engine/waitlist.go",
 		Old:  "if !good && !e.madeNonce(s, g) {", New: "if hd != nil && !good && !e.madeNonce(s, g) {",
-		Package: "tests/handover", Run: "^TestGivenToNobody$", Fast: true,
+		Package: "tests/handover", Run: "^TestGivenToNobody$",
 	},
 	{
 		Name: "rlock/list-of-another", What: "the locks a and {a} share a list: who waits for the one is given it with the other",
 		File: "rlock/script.go",
 		Old:  "!cfg.spin && !strings.HasPrefix(key, \"{\")", New: "!cfg.spin && !strings.HasPrefix(key, \" {\")",
-		Package: "tests/handover", Run: "^TestNamesThatShareAChannel$", Fast: true,
+		Package: "tests/handover", Run: "^TestNamesThatShareAChannel$",
 	},
 	{
 		Name: "engine/line-of-another", What: "who waits for a permit of {a} is given one of a in memory",

@@ -35,8 +35,8 @@ func TestTable(t *testing.T) {
 	require.Greater(t, len(names), 100)
 }
 
-// A few bugs that take no server and little to compile; SEEDED=all puts all in,
-// which takes minutes.
+// A bug of each room that takes no server and little to compile; SEEDED=all puts all in,
+// which takes half an hour.
 func TestSeeded(t *testing.T) {
 	dir := root(t)
 	bugs := Bugs()
