@@ -324,7 +324,7 @@ func (h *lostBeforeBegin) see(cmds ...redis.Cmder) {
 // Who has lost the lock before it can begin has begun nothing.
 func TestLostBeforeBegin(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb func() redis.UniversalClient) {
-		r, mine := rdb(), rdb()
+		r, mine := rdb(), redistest.User(t, rdb()) // which has the hook
 		mine.AddHook(&lostBeforeBegin{take: func() { r.Del(t.Context(), "{x}:latchkey_flight") }})
 		m := newMemo(locktest.NewClient(t, mine), "x")
 		call, _, err := m.Begin(t.Context(), "do", "the mark")
