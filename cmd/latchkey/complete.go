@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/latchkey-go/latchkey/internal/object"
@@ -32,22 +33,22 @@ func (c *connection) offer(f func(ctx context.Context, s *session) ([]string, er
 }
 
 // completeName offers the names of objects as the first argument.
-func (c *connection) completeName(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	return c.offerNames(args, func(ctx context.Context, s *session) ([]string, error) {
-		defer s.closing(ctx)()
-		return object.Beginning(begun).Find(ctx, s.rdb)
-	})
+func (c *connection) completeName(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	return c.completeBy((*object.Finder).Find)(cmd, args, begun)
 }
 
-// offerNames offers the names that find returns as the first argument.
-func (c *connection) offerNames(args []string, find func(ctx context.Context, s *session) ([]string, error)) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+// completeBy returns what offers the names that find finds as the first argument.
+func (c *connection) completeBy(find func(*object.Finder, context.Context, redis.UniversalClient) ([]string, error)) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return c.offer(func(ctx context.Context, s *session) ([]string, error) {
+			defer s.closing(ctx)()
+			names, err := find(object.Beginning(begun), ctx, s.rdb)
+			return slices.DeleteFunc(names, func(name string) bool { return !safeWord(name) }), err
+		})
 	}
-	return c.offer(func(ctx context.Context, s *session) ([]string, error) {
-		names, err := find(ctx, s)
-		return slices.DeleteFunc(names, func(name string) bool { return !safeWord(name) }), err
-	})
 }
 
 // completeHolder offers the holders of NAME, each with its label.

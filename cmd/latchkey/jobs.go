@@ -81,20 +81,12 @@ func newJobs(conn *connection) *cobra.Command {
 				return err
 			})
 		},
-		ValidArgsFunction: conn.completeJob,
+		ValidArgsFunction: conn.completeBy((*object.Finder).Jobs),
 	}
 	cmd.Flags().IntVarP(&n, "runs", "n", runsShown, "show the last `N` runs of NAME")
 	f.RegisterMatch(cmd)
 	terminal.JSONVar(cmd, out)
 	return cmd
-}
-
-// completeJob offers the names of jobs as the first argument.
-func (c *connection) completeJob(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	return c.offerNames(args, func(ctx context.Context, s *session) ([]string, error) {
-		defer s.closing(ctx)()
-		return object.Beginning(begun).Jobs(ctx, s.rdb)
-	})
 }
 
 // A jobRun is a run and the job that it is of.

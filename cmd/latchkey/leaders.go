@@ -59,19 +59,11 @@ func newLeaders(conn *connection) *cobra.Command {
 				return err
 			})
 		},
-		ValidArgsFunction: conn.completeElection,
+		ValidArgsFunction: conn.completeBy((*object.Finder).Elections),
 	}
 	f.RegisterMatch(cmd)
 	terminal.JSONVar(cmd, out)
 	return cmd
-}
-
-// completeElection offers the names of elections as the first argument.
-func (c *connection) completeElection(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	return c.offerNames(args, func(ctx context.Context, s *session) ([]string, error) {
-		defer s.closing(ctx)()
-		return object.Beginning(begun).Elections(ctx, s.rdb)
-	})
 }
 
 // A leading is an election and who leads: the zero Leader if nobody does.
