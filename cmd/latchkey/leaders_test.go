@@ -74,6 +74,9 @@ func TestLeaders(t *testing.T) {
 	assert.Regexp(t, `(?m)^reconciler +ann +\d+ +[\d.]+s +`+host+`:\d+ +10\.0\.0\.1:80$`, stdout)
 	assert.NotContains(t, stdout, texttest.Hostile[0])
 
+	_, stdout, _ = execute(t, append([]string{"__complete"}, at(s, "leaders", "rec")...)...)
+	assert.Equal(t, "reconciler\n:4\n", stdout)
+
 	for _, args := range [][]string{{"leaders", ""}, {"leaders", "a", "b"}, {"leaders", "a", "--match", "a"}} {
 		code, stdout, stderr := execute(t, at(s, args...)...)
 		assert.Equal(t, exit.Usage, code, args)
