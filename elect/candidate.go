@@ -91,6 +91,13 @@ func (c *candidate) campaign(ctx context.Context) (grant, error) {
 			leave()
 			c.giveUpPlace(ctx)
 			return grant{}, ctx.Err()
+		case <-c.member.message:
+			if c.place != nil && c.place.nonce == c.member.look().nonce {
+				if g, err := c.takePlace(ctx); err == nil {
+					leave()
+					return g, nil
+				}
+			}
 		case <-c.member.wake:
 			st := c.member.look()
 			if others != nil && c.succeeded(st) {
@@ -124,23 +131,24 @@ func (c *candidate) offered(ctx context.Context, st state) (grant, bool) {
 	if !st.passed || st.accepted != c.place.id {
 		return grant{}, false
 	}
-	return c.takePlace(ctx)
+	g, err := c.takePlace(ctx)
+	var taken *latchkey.TakenError
+	if errors.As(err, &taken) {
+		c.place = nil // it was passed, and has gone
+	}
+	return g, err == nil
 }
 
-// takePlace returns the lock, which was passed to c. If Redis has not said who has it, c
-// keeps the place: it asks again, or gives it up.
-func (c *candidate) takePlace(ctx context.Context) (grant, bool) {
+// takePlace returns the lock if it was passed to c. If not, c keeps the place.
+func (c *candidate) takePlace(ctx context.Context) (grant, error) {
 	pctx, stop := context.WithCancel(engine.WithHolder(engine.WithoutHolder(ctx), c.place.n))
 	h, err := c.lock.TryLock(pctx, c.lease())
-	var taken *latchkey.TakenError
-	if err == nil || errors.As(err, &taken) {
-		c.place = nil
-	}
 	if err != nil {
 		stop()
-		return grant{}, false
+		return grant{}, err
 	}
-	return grant{h, nil, stop}, true
+	c.place = nil
+	return grant{h, nil, stop}, nil
 }
 
 // giveUpPlace takes back what c has accepted.
@@ -151,7 +159,7 @@ func (c *candidate) giveUpPlace(ctx context.Context) {
 	}
 	ctx = context.WithoutCancel(ctx)
 	if got, err := c.scripts.accept(ctx, p.id, p.nonce, false); err == nil && got == has {
-		if g, ok := c.takePlace(ctx); ok {
+		if g, err := c.takePlace(ctx); err == nil {
 			_ = g.hold.Unlock(ctx)
 			g.stop()
 		}
