@@ -91,13 +91,6 @@ func (c *candidate) campaign(ctx context.Context) (grant, error) {
 			leave()
 			c.giveUpPlace(ctx)
 			return grant{}, ctx.Err()
-		case <-c.member.message:
-			if c.place != nil && c.place.nonce == c.member.look().nonce {
-				if g, err := c.takePlace(ctx); err == nil {
-					leave()
-					return g, nil
-				}
-			}
 		case <-c.member.wake:
 			st := c.member.look()
 			if others != nil && c.succeeded(st) {
@@ -131,24 +124,23 @@ func (c *candidate) offered(ctx context.Context, st state) (grant, bool) {
 	if !st.passed || st.accepted != c.place.id {
 		return grant{}, false
 	}
-	g, err := c.takePlace(ctx)
-	var taken *latchkey.TakenError
-	if errors.As(err, &taken) {
-		c.place = nil // it was passed, and has gone
-	}
-	return g, err == nil
+	return c.takePlace(ctx)
 }
 
-// takePlace returns the lock if it was passed to c. If not, c keeps the place.
-func (c *candidate) takePlace(ctx context.Context) (grant, error) {
+// takePlace returns the lock, which was passed to c. If Redis has not said who has it, c
+// keeps the place: it asks again, or gives it up.
+func (c *candidate) takePlace(ctx context.Context) (grant, bool) {
 	pctx, stop := context.WithCancel(engine.WithHolder(engine.WithoutHolder(ctx), c.place.n))
 	h, err := c.lock.TryLock(pctx, c.lease())
+	var taken *latchkey.TakenError
+	if err == nil || errors.As(err, &taken) {
+		c.place = nil
+	}
 	if err != nil {
 		stop()
-		return grant{}, err
+		return grant{}, false
 	}
-	c.place = nil
-	return grant{h, nil, stop}, nil
+	return grant{h, nil, stop}, true
 }
 
 // giveUpPlace takes back what c has accepted.
@@ -159,7 +151,7 @@ func (c *candidate) giveUpPlace(ctx context.Context) {
 	}
 	ctx = context.WithoutCancel(ctx)
 	if got, err := c.scripts.accept(ctx, p.id, p.nonce, false); err == nil && got == has {
-		if g, err := c.takePlace(ctx); err == nil {
+		if g, ok := c.takePlace(ctx); ok {
 			_ = g.hold.Unlock(ctx)
 			g.stop()
 		}

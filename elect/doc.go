@@ -46,10 +46,8 @@
 // A leader begins with two commands (acquire, begin) and stops with two (release, tell).
 // However many candidates and observers a client has, they share one subscription and
 // read the record with one command at each change and at the recheck (5 s). A Transfer
-// takes eight commands, one after the other. Four of them come between the return of one
-// leader's function and the call of the next one's: the leader reads whether the other
-// candidate is still there and passes the lock, and the other one, whom the second command
-// tells, acquires it and begins.
+// takes ten commands, one after the other. Six of them, with the one that passes the
+// lock, come between the return of one leader's function and the call of the next one's.
 //
 // # What others have
 //

@@ -266,11 +266,11 @@ func (c *candidate) release(ctx context.Context, t *tenure) {
 		back = err == nil && st.accepted != t.to
 	}
 	if passes && !back {
-		t.err = engine.HoldOf(t.hold).PassTo(ctx, t.to, min(unclaimed, e.engine.LeaseTime(e.lockConfig())), e.scripts.channel)
+		t.err = engine.HoldOf(t.hold).PassTo(ctx, t.to, min(unclaimed, e.engine.LeaseTime(e.lockConfig())))
 	} else {
 		t.err = t.hold.Unlock(ctx)
 	}
-	if t.err == nil && (!passes || back) || errors.Is(t.err, latchkey.ErrLeaseLost) && !errors.Is(cause, latchkey.ErrLeaseLost) {
+	if t.err == nil || errors.Is(t.err, latchkey.ErrLeaseLost) && !errors.Is(cause, latchkey.ErrLeaseLost) {
 		_ = e.scripts.tell(ctx) // who has not heard it asks in a while
 	}
 	if back && t.err == nil {

@@ -38,10 +38,9 @@ var watches = struct {
 // A member is told of what a watch sees.
 type member struct {
 	*watch
-	after   int           // the request after which it is told
-	wake    chan struct{} // it has room for one
-	message chan struct{} // it has room for one: there is news, which the watch asks for
-	wants   func(*state) bool
+	after int           // the request after which it is told
+	wake  chan struct{} // it has room for one
+	wants func(*state) bool
 }
 
 // join returns a member, which is told of those states for which wants returns true; with
@@ -59,7 +58,7 @@ func (s *scripts) join(fresh bool, wants func(*state) bool) *member {
 		go w.run(ctx, s)
 	}
 	w.refs++
-	m := &member{watch: w, wake: make(chan struct{}, 1), message: make(chan struct{}, 1), wants: wants}
+	m := &member{watch: w, wake: make(chan struct{}, 1), wants: wants}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.members[m] = struct{}{}
@@ -131,9 +130,6 @@ func (w *watch) run(ctx context.Context, s *scripts) {
 	s.engine.Watch(ctx, s.channel, w.now, func(ctx context.Context) time.Duration {
 		w.mu.Lock()
 		w.asked++
-		for m := range w.members {
-			signal(m.message)
-		}
 		w.mu.Unlock()
 		st, err := s.read(ctx, "observe")
 		if err != nil {

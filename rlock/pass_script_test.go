@@ -80,24 +80,6 @@ func TestPassScriptTellsOfAShorterLease(t *testing.T) {
 	})
 }
 
-// Who takes the lock may listen on a channel of its own.
-func TestPassScriptTellsWhoTakes(t *testing.T) {
-	lock := []string{"lock"}
-	onBoth(t, func(s *scripted) {
-		heard := s.listen("own")
-		s.acquire(lock, "me:1", 1, 30000)
-		for _, what := range []string{"passed", "passed already"} {
-			require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:1", "me:2", 30000, "", "ch", "PUBLISH", "own"), what)
-			require.Equal(s, "0", heard(), what)
-		}
-		require.Equal(s, []int64{-1, 0, 0}, s.pass(lock, "me:1", "me:3", 30000, "", "ch", "PUBLISH", "own"))
-		require.Empty(s, heard(), "not passed")
-		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:2", "me:3", 30000, "", "ch", "PUBLISH", ""))
-		require.Equal(s, []int64{1, 0, 0}, s.pass(lock, "me:3", "me:4", 30000, "", "ch", "NONE", "own"))
-		require.Empty(s, heard(), "nobody is to be told")
-	})
-}
-
 func TestPassScriptOutOfTime(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		s.acquire([]string{"lock"}, "me:1", 1, 30000)

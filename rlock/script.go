@@ -257,7 +257,7 @@ func bit(yes bool) int {
 
 // pass runs rlock/pass.
 func (s *scripts) pass(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Return) (engine.Status, error) {
-	keys, args := 1, s.args(13+len(r.Unlist))
+	keys, args := 1, s.args(12+len(r.Unlist))
 	if r.Heir.Tokens > 0 {
 		keys, args = keys+1, append(args, s.token)
 	}
@@ -269,7 +269,7 @@ func (s *scripts) pass(ctx context.Context, e *engine.Engine, opts run.Options, 
 	if r.Heir.Tokens > 0 {
 		tokens = r.Heir.Tokens
 	}
-	args = appendTexts(append(args, tokens, s.channelArg, s.verb(e), r.Heir.Told), r.Unlist)
+	args = appendTexts(append(args, tokens, s.channelArg, s.verb(e)), r.Unlist)
 	reply, err := e.Eval(ctx, opts, lua.RLockPass, keys, args)
 	if err != nil {
 		return 0, err

@@ -23,11 +23,10 @@ func (h *Hold) Unlock(ctx context.Context) error {
 
 // PassTo is Unlock, except that the given holder, as Redis shows it, has the lock
 // afterwards, with a lease of its own that nobody renews yet. That holder acquires the
-// lock again to hold it, with the token that was taken for it here. The script that
-// passes the lock tells the given Redis channel.
-func (h *Hold) PassTo(ctx context.Context, holder string, lease time.Duration, channel string) error {
+// lock again to hold it, with the token that was taken for it here.
+func (h *Hold) PassTo(ctx context.Context, holder string, lease time.Duration) error {
 	e := h.holding.engine
-	to := &Request{Holder: holder, Count: 1, Lease: lease, Told: channel}
+	to := &Request{Holder: holder, Count: 1, Lease: lease}
 	if h.spec.Fenced {
 		to.Tokens = 1
 	}

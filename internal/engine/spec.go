@@ -107,7 +107,6 @@ type Request struct {
 	Entry    string        // for the waitlist; see Spec.List
 	Unlist   []string      // entries to remove from the waitlist
 	Tokens   int64         // fencing tokens to take, for an heir that hands the lock over in memory
-	Told     string        // Redis channel that is told when rlock/pass has granted it, or ""
 	Deadline run.Deadline
 }
 

@@ -8,7 +8,7 @@
 -- KEYS[1]  the lock: a hash of holder -> hold count
 -- KEYS[2]  the fencing token counter, when there is an ARGV[6]; it never expires
 -- KEYS[n]  the last one is the list of those who are given the lock, when there is an
---          ARGV[10]: see rlock/release
+--          ARGV[9]: see rlock/release
 -- ARGV[1]  the holder who gives back all that it has
 -- ARGV[2]  the holder who takes
 -- ARGV[3]  its lease, ms; it has the lock once then
@@ -21,8 +21,7 @@
 -- ARGV[7]  Redis channel of the lock (may be absent)
 -- ARGV[8]  how to publish: 'PUBLISH', 'SPUBLISH', 'BOTH' or 'NONE' (absent when
 --          ARGV[7] is)
--- ARGV[9]  Redis channel that is told once the lock was passed, or '' (may be absent)
--- ARGV[10...] entries of the holder who takes, to take out of the list (may be absent)
+-- ARGV[9...] entries of the holder who takes, to take out of the list (may be absent)
 --
 -- Returns {1, server ms, token, more}  passed; so many tokens behind that one are
 --                                      taken with it; both are 0 without an ARGV[6]
@@ -40,19 +39,6 @@ if late > 0 or -late > tonumber(ARGV[5]) then
   return {-2, now, 0, 0}
 end
 
-local function tell(channel)
-  local verb = ARGV[8]
-  if (channel or '') == '' then
-    return
-  end
-  if verb == 'PUBLISH' or verb == 'BOTH' then
-    redis.pcall('PUBLISH', channel, '0')
-  end
-  if verb == 'SPUBLISH' or verb == 'BOTH' then
-    redis.pcall('SPUBLISH', channel, '0')
-  end
-end
-
 local token, more, clock = 0, 0, time[1] * 1000000 + time[2]
 if tokens then
   token = tonumber(call('GET', KEYS[2]) or -1)
@@ -62,9 +48,8 @@ if tokens then
 end
 local has = call('HMGET', lock, to, from)
 if has[1] then
-  tell(ARGV[9])
-  if ARGV[10] then
-    redis.pcall('ZREM', KEYS[#KEYS], unpack(ARGV, 10))
+  if ARGV[9] then
+    redis.pcall('ZREM', KEYS[#KEYS], unpack(ARGV, 9))
   end
   if token < 0 then
     token = clock
@@ -95,13 +80,18 @@ if type(done) == 'table' then
   call('HDEL', lock, to)
   return done
 end
-tell(ARGV[9])
-if ARGV[10] then
-  redis.pcall('ZREM', KEYS[#KEYS], unpack(ARGV, 10))
+if ARGV[9] then
+  redis.pcall('ZREM', KEYS[#KEYS], unpack(ARGV, 9))
 end
 -- Others sleep for the lease that they have seen, Java without a recheck: nobody would
 -- tell them when a shorter one ends by itself.
-if left > lease + 1000 or left == -1 then
-  tell(ARGV[7])
+local verb = ARGV[8]
+if verb and (left > lease + 1000 or left == -1) then
+  if verb == 'PUBLISH' or verb == 'BOTH' then
+    redis.pcall('PUBLISH', ARGV[7], '0')
+  end
+  if verb == 'SPUBLISH' or verb == 'BOTH' then
+    redis.pcall('SPUBLISH', ARGV[7], '0')
+  end
 end
 return {1, now, token, more}
