@@ -1,7 +1,11 @@
 package connect
 
 import (
+	"crypto/tls"
+	"net"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
@@ -53,6 +57,32 @@ func TestDoorStaysOpen(t *testing.T) {
 	d.opened()
 	d.refused("b", errNoTLS)
 	assert.Len(t, told, 1)
+}
+
+// A refusing is a connection whose server has refused, and closed it.
+type refusing struct {
+	net.Conn
+	said error
+}
+
+func (refusing) Write([]byte) (int, error)       { return 0, syscall.EPIPE }
+func (r refusing) Read([]byte) (int, error)      { return 0, r.said }
+func (refusing) SetReadDeadline(time.Time) error { return nil }
+
+// Whether the server closes a connection before or after something is written to it
+// makes no difference.
+func TestRefusalBeforeAWrite(t *testing.T) {
+	alert := &net.OpError{Op: "remote error", Err: tls.AlertError(116)}
+	d := &door{addrs: []string{"a"}}
+	var told []error
+	d.shut(func(err error) { told = append(told, err) })
+	c := &caller{Conn: refusing{said: alert}, door: d, tls: true, addr: "a"}
+	_, err := c.Write([]byte("PING\r\n"))
+	assert.Equal(t, alert, err)
+	assert.Equal(t, []error{alert}, told)
+	_, err = c.Write([]byte("PING\r\n"))
+	assert.Equal(t, syscall.EPIPE, err)
+	assert.Len(t, told, 1, "once")
 }
 
 // A URL that makes no sense is an error that does not repeat it: it may hold a

@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -89,8 +90,7 @@ func (d *door) dialer(conf *tls.Config, timeout time.Duration) dialer {
 			}
 			return nil, err
 		}
-		conn = &caller{Conn: conn, door: d, tls: conf != nil, network: network, addr: addr, first: true}
-		return conn, nil
+		return &caller{Conn: conn, door: d, tls: conf != nil, network: network, addr: addr}, nil
 	}
 }
 
@@ -183,21 +183,37 @@ type caller struct {
 	door          *door
 	tls           bool
 	network, addr string
-	first         bool
-	nobody        bool // the first reply was that a password is missing
+	answered      atomic.Bool // the first Read has returned
+	nobody        bool        // the first reply was that a password is missing
+}
+
+// Write writes to the connection. A server that refuses may have closed it by then:
+// what it said is still there to be read.
+func (c *caller) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if err == nil || c.answered.Load() {
+		return n, err
+	}
+	if late, ok := errors.AsType[net.Error](err); ok && late.Timeout() || errors.Is(err, net.ErrClosed) {
+		return n, err
+	}
+	_ = c.SetReadDeadline(time.Now().Add(probing)) // the connection is of no more use
+	if _, refusal := c.Read(make([]byte, 1)); refusal != nil {
+		err = refusal
+	}
+	return n, err
 }
 
 // Read reads from the connection. A server that closes it without a reply may
 // require TLS, or, with TLS, a certificate.
 func (c *caller) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if !c.first {
+	if c.answered.Swap(true) {
 		if c.nobody && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) {
 			err = errNobody
 		}
 		return n, err
 	}
-	c.first = false
 	c.nobody = bytes.HasPrefix(p[:n], []byte("-NOAUTH"))
 	alert := n > 0 && p[0] == 0x15 && !c.tls
 	switch late, ok := errors.AsType[net.Error](err); {
