@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
@@ -48,7 +50,11 @@ func TestRefusedAtOnce(t *testing.T) {
 		require.NoError(t, flags.Parse(c.args))
 		err := conn.session(func(ctx context.Context, s *session) error {
 			go func() { _ = s.rdb.Ping(ctx).Err() }()
-			<-ctx.Done() // or never
+			select {
+			case <-ctx.Done():
+			case <-time.After(30 * time.Second):
+				return errors.New("nothing is told")
+			}
 			return ctx.Err()
 		})
 		require.Error(t, err)
