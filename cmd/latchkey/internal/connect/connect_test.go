@@ -2,14 +2,13 @@ package connect
 
 import (
 	"crypto/tls"
-	"net"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
 func TestWithoutPasswords(t *testing.T) {
@@ -59,30 +58,33 @@ func TestDoorStaysOpen(t *testing.T) {
 	assert.Len(t, told, 1)
 }
 
-// A refusing is a connection whose server has refused, and closed it.
-type refusing struct {
-	net.Conn
-	said error
-}
-
-func (refusing) Write([]byte) (int, error)       { return 0, syscall.EPIPE }
-func (r refusing) Read([]byte) (int, error)      { return 0, r.said }
-func (refusing) SetReadDeadline(time.Time) error { return nil }
-
-// Whether the server closes a connection before or after something is written to it
-// makes no difference.
+// What a server has said is told, also if it has closed the connection before anything
+// is written to it.
 func TestRefusalBeforeAWrite(t *testing.T) {
-	alert := &net.OpError{Op: "remote error", Err: tls.AlertError(116)}
-	d := &door{addrs: []string{"a"}}
-	var told []error
-	d.shut(func(err error) { told = append(told, err) })
-	c := &caller{Conn: refusing{said: alert}, door: d, tls: true, addr: "a"}
-	_, err := c.Write([]byte("PING\r\n"))
-	assert.Equal(t, alert, err)
-	assert.Equal(t, []error{alert}, told)
-	_, err = c.Write([]byte("PING\r\n"))
-	assert.Equal(t, syscall.EPIPE, err)
-	assert.Len(t, told, 1, "once")
+	secure := redistest.StartTLS(t)
+	for _, c := range []struct {
+		conf *tls.Config
+		want string
+	}{
+		{&tls.Config{InsecureSkipVerify: true}, "certificate required"},
+		{nil, errTLS.Error()},
+	} {
+		d := &door{addrs: []string{secure.TLSAddr}}
+		var told []error
+		d.shut(func(err error) { told = append(told, err) })
+		conn, err := d.dialer(c.conf, 0)(t.Context(), "tcp", secure.TLSAddr)
+		require.NoError(t, err)
+		redistest.Until(t, "the server to have closed the connection", func() bool {
+			_, err = conn.Write([]byte("PING\r\n"))
+			return err != nil
+		})
+		require.ErrorContains(t, err, c.want)
+		require.Equal(t, []error{err}, told)
+		_, err = conn.Write([]byte("PING\r\n"))
+		require.Error(t, err)
+		require.Len(t, told, 1, "once")
+		_ = conn.Close() // TLS cannot say goodbye
+	}
 }
 
 // A URL that makes no sense is an error that does not repeat it: it may hold a

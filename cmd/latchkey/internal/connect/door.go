@@ -85,7 +85,7 @@ func (d *door) dialer(conf *tls.Config, timeout time.Duration) dialer {
 			conn, err = secured(ctx, plain, conn, network, addr, conf)
 		}
 		if err != nil {
-			if late, ok := errors.AsType[net.Error](err); !ok || !late.Timeout() {
+			if !ours(err) {
 				d.refused(addr, err)
 			}
 			return nil, err
@@ -184,21 +184,25 @@ type caller struct {
 	tls           bool
 	network, addr string
 	answered      atomic.Bool // the first Read has returned
-	nobody        bool        // the first reply was that a password is missing
+	nobody        atomic.Bool // the first reply was that a password is missing
+}
+
+// ours reports whether err is of this side, its deadline or its Close, and says nothing
+// of the server.
+func ours(err error) bool {
+	late, ok := errors.AsType[net.Error](err)
+	return ok && late.Timeout() || errors.Is(err, net.ErrClosed)
 }
 
 // Write writes to the connection. A server that refuses may have closed it by then:
 // what it said is still there to be read.
 func (c *caller) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
-	if err == nil || c.answered.Load() {
-		return n, err
-	}
-	if late, ok := errors.AsType[net.Error](err); ok && late.Timeout() || errors.Is(err, net.ErrClosed) {
+	if err == nil || ours(err) || c.answered.Load() {
 		return n, err
 	}
 	_ = c.SetReadDeadline(time.Now().Add(probing)) // the connection is of no more use
-	if _, refusal := c.Read(make([]byte, 1)); refusal != nil {
+	if _, refusal := c.Read(make([]byte, 1)); refusal != nil && !ours(refusal) {
 		err = refusal
 	}
 	return n, err
@@ -209,17 +213,17 @@ func (c *caller) Write(p []byte) (int, error) {
 func (c *caller) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if c.answered.Swap(true) {
-		if c.nobody && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) {
+		if c.nobody.Load() && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) {
 			err = errNobody
 		}
 		return n, err
 	}
-	c.nobody = bytes.HasPrefix(p[:n], []byte("-NOAUTH"))
+	c.nobody.Store(bytes.HasPrefix(p[:n], []byte("-NOAUTH")))
 	alert := n > 0 && p[0] == 0x15 && !c.tls
-	switch late, ok := errors.AsType[net.Error](err); {
+	switch {
 	case n > 0 && !alert:
 		c.door.opened()
-	case err == nil && !alert || ok && late.Timeout() || errors.Is(err, net.ErrClosed):
+	case err == nil && !alert || ours(err):
 	case !c.tls && speaksTLS(c.network, c.addr):
 		c.door.refused(c.addr, errTLS)
 		return 0, errTLS
