@@ -76,6 +76,10 @@ func (c *candidate) campaign(ctx context.Context) (grant, error) {
 		stand()
 	}
 	for {
+		var news <-chan struct{} // it is for those who have a place
+		if c.place != nil {
+			news = c.member.news
+		}
 		select {
 		case g := <-locked:
 			if g.err != nil {
@@ -91,6 +95,12 @@ func (c *candidate) campaign(ctx context.Context) (grant, error) {
 			leave()
 			c.giveUpPlace(ctx)
 			return grant{}, ctx.Err()
+		case <-news:
+			// The lock may have been passed. To ask for it takes no longer than to read that.
+			if g, ok := c.takePlace(ctx, false); ok {
+				leave()
+				return g, nil
+			}
 		case <-c.member.wake:
 			st := c.member.look()
 			if others != nil && c.succeeded(st) {
@@ -118,29 +128,35 @@ func (c *candidate) offered(ctx context.Context, st state) (grant, bool) {
 		p := &place{st.nonce, n, c.engine.HolderID(n)}
 		if got, err := c.scripts.accept(ctx, p.id, p.nonce, true); err == nil && got != refused {
 			c.place = p
+			select {
+			case <-c.member.news: // of before
+			default:
+			}
 		}
 		return grant{}, false
 	}
 	if !st.passed || st.accepted != c.place.id {
 		return grant{}, false
 	}
-	return c.takePlace(ctx)
+	return c.takePlace(ctx, true)
 }
 
-// takePlace returns the lock, which was passed to c. If Redis has not said who has it, c
-// keeps the place: it asks again, or gives it up.
-func (c *candidate) takePlace(ctx context.Context) (grant, bool) {
-	pctx, stop := context.WithCancel(engine.WithHolder(engine.WithoutHolder(ctx), c.place.n))
+// takePlace acquires the lock for the holder of the place of c; passed says that Redis
+// has shown that holder to have it. The request goes on when ctx is done, so that its
+// result is known. c keeps the place until it has the lock, or had it passed and lost it.
+func (c *candidate) takePlace(ctx context.Context, passed bool) (grant, bool) {
+	pctx, end := context.WithCancelCause(engine.WithHolder(engine.WithoutHolder(context.WithoutCancel(ctx)), c.place.n))
 	h, err := c.lock.TryLock(pctx, c.lease())
 	var taken *latchkey.TakenError
-	if err == nil || errors.As(err, &taken) {
+	if err == nil || passed && errors.As(err, &taken) {
 		c.place = nil
 	}
 	if err != nil {
-		stop()
+		end(nil)
 		return grant{}, false
 	}
-	return grant{h, nil, stop}, true
+	forget := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
+	return grant{h, nil, func() { forget(); end(nil) }}, true
 }
 
 // giveUpPlace takes back what c has accepted.
@@ -151,7 +167,7 @@ func (c *candidate) giveUpPlace(ctx context.Context) {
 	}
 	ctx = context.WithoutCancel(ctx)
 	if got, err := c.scripts.accept(ctx, p.id, p.nonce, false); err == nil && got == has {
-		if g, ok := c.takePlace(ctx); ok {
+		if g, ok := c.takePlace(ctx, true); ok {
 			_ = g.hold.Unlock(ctx)
 			g.stop()
 		}

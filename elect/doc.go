@@ -46,8 +46,9 @@
 // A leader begins with two commands (acquire, begin) and stops with two (release, tell).
 // However many candidates and observers a client has, they share one subscription and
 // read the record with one command at each change and at the recheck (5 s). A Transfer
-// takes ten commands, one after the other. Six of them, with the one that passes the
-// lock, come between the return of one leader's function and the call of the next one's.
+// takes seven commands, one after the other: offer, read, accept, read, pass, acquire,
+// begin. The last three come between the return of one leader's function and the call of
+// the next one's.
 //
 // # What others have
 //

@@ -260,20 +260,17 @@ const unclaimed = 6 * time.Second
 func (c *candidate) release(ctx context.Context, t *tenure) {
 	e := c.Election
 	cause := context.Cause(t.ctx)
-	passes, back := errors.Is(cause, ErrTransferred), false
+	passes, passed := errors.Is(cause, ErrTransferred), false
 	if passes {
-		st, err := e.scripts.read(ctx, "transfer")
-		back = err == nil && st.accepted != t.to
-	}
-	if passes && !back {
-		t.err = engine.HoldOf(t.hold).PassTo(ctx, t.to, min(unclaimed, e.engine.LeaseTime(e.lockConfig())))
+		claim := engine.Claim{Key: e.scripts.record, Channel: e.scripts.channel}
+		passed, t.err = engine.HoldOf(t.hold).PassTo(ctx, t.to, min(unclaimed, e.engine.LeaseTime(e.lockConfig())), claim)
 	} else {
 		t.err = t.hold.Unlock(ctx)
 	}
-	if t.err == nil || errors.Is(t.err, latchkey.ErrLeaseLost) && !errors.Is(cause, latchkey.ErrLeaseLost) {
+	if t.err == nil && !passed || errors.Is(t.err, latchkey.ErrLeaseLost) && !errors.Is(cause, latchkey.ErrLeaseLost) {
 		_ = e.scripts.tell(ctx) // who has not heard it asks in a while
 	}
-	if back && t.err == nil {
+	if t.err == nil && passes && !passed {
 		t.err = ErrNoCandidate
 	}
 	e.mu.Lock()

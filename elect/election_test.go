@@ -506,6 +506,55 @@ func testTransfer(t *testing.T, rdb redis.UniversalClient, fake bool) {
 	require.NotEqual(t, was, ts.comes(), "who was transferred to releases as any leader")
 }
 
+// Three commands come between one leader's function and the next one's, in another client
+// or in the same: pass, acquire, begin.
+func TestTransferRoundTrips(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		const trip = 10 * time.Millisecond
+		ts := newTerms(t)
+		var returned time.Time
+		warm := false
+		stand := func(c *latchkey.Client, id string) *elect.Election {
+			e := elect.New(c, "e", elect.Identity(id))
+			ctx, cancel := context.WithCancel(t.Context())
+			over := make(chan error, 1)
+			go func() {
+				over <- e.Run(ctx, func(ctx context.Context, term elect.Term) error {
+					gap := time.Since(returned)
+					ts.begin(ctx, id, term)
+					if warm {
+						assert.Less(t, gap, 3*trip+time.Millisecond, id)
+					}
+					<-ctx.Done()
+					returned = time.Now()
+					return nil
+				})
+			}()
+			t.Cleanup(func() { cancel(); require.ErrorIs(t, <-over, context.Canceled) })
+			return e
+		}
+		one, two := b.Client(), b.Client()
+		shared := locktest.NewClient(t, one)
+		all := map[string]*elect.Election{"a": stand(shared, "a")}
+		was := ts.comes()
+		all["b"], all["c"] = stand(shared, "b"), stand(locktest.NewClient(t, two), "c")
+		b.Advance(time.Second)
+		b.Link(one).Delay(trip)
+		b.Link(two).Delay(trip)
+		for i, to := range []string{"b", "c", "a", "c", "b", "a", "c", "a", "b", "c"} {
+			warm = i >= 5 // all connections are there, and all scripts are loaded
+			returned = time.Time{}
+			require.NoError(t, all[was].Transfer(t.Context(), to), "%s to %s", was, to)
+			require.Equal(t, to, ts.comes())
+			require.False(t, returned.IsZero())
+			b.Advance(time.Second)
+			was = to
+		}
+		b.Link(one).Delay(0)
+		b.Link(two).Delay(0)
+	})
+}
+
 // The lead is not transferred to a candidate that is not there: the leader leads on.
 func TestTransferToNobody(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {

@@ -62,9 +62,10 @@ const answer = time.Second
 // Then the term of this candidate ends, with the cause ErrTransferred. When its
 // function has returned, the lock is passed to the other candidate in one step, so that
 // nobody leads in between. Transfer waits for that, or until ctx is done, as Resign
-// does. If the other candidate dies between its answer and that step, nobody leads for 6 s,
-// or until the lease has ended if that is sooner. Run stands again. If this candidate does
-// not lead, or its term has been transferred already, the error is ErrNotLeader.
+// does. If the other candidate stops between its answer and that step, the lead is open to
+// all and the error is ErrNoCandidate; if it dies, nobody leads for 6 s, or until the lease
+// has ended if that is sooner. Run stands again. If this candidate does not lead, or its
+// term has been transferred already, the error is ErrNotLeader.
 func (e *Election) Transfer(ctx context.Context, identity string) error {
 	return e.wrap("transfer", e.transfer(ctx, identity))
 }

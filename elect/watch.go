@@ -40,6 +40,7 @@ type member struct {
 	*watch
 	after int           // the request after which it is told
 	wake  chan struct{} // it has room for one
+	news  chan struct{} // likewise: Redis is about to be asked
 	wants func(*state) bool
 }
 
@@ -58,7 +59,7 @@ func (s *scripts) join(fresh bool, wants func(*state) bool) *member {
 		go w.run(ctx, s)
 	}
 	w.refs++
-	m := &member{watch: w, wake: make(chan struct{}, 1), wants: wants}
+	m := &member{watch: w, wake: make(chan struct{}, 1), news: make(chan struct{}, 1), wants: wants}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.members[m] = struct{}{}
@@ -130,6 +131,9 @@ func (w *watch) run(ctx context.Context, s *scripts) {
 	s.engine.Watch(ctx, s.channel, w.now, func(ctx context.Context) time.Duration {
 		w.mu.Lock()
 		w.asked++
+		for m := range w.members {
+			signal(m.news)
+		}
 		w.mu.Unlock()
 		st, err := s.read(ctx, "observe")
 		if err != nil {

@@ -80,6 +80,48 @@ func TestPassScriptTellsOfAShorterLease(t *testing.T) {
 	})
 }
 
+// A lock for which there is a claim is passed only to who claims it, and he is told.
+func TestPassScriptClaim(t *testing.T) {
+	onBoth(t, func(s *scripted) {
+		for _, keys := range [][]string{{"lock", "claim"}, {"lock", "token", "claim"}, {"lock", "token", "claim", "list"}} {
+			s.do("DEL", "lock", "token", "claim", "list")
+			heard := s.listen("told")
+			silent := s.listen("ch")
+			var tokens any = ""
+			if len(keys) > 2 {
+				tokens = 1
+			}
+			more := []any{tokens, "ch", "PUBLISH", "told"}
+			if len(keys) > 3 {
+				s.do("ZADD", "list", 1, "entry")
+				more = append(more, "entry")
+			}
+			status := func(from, to string) int64 { s.Helper(); return s.pass(keys, from, to, 30000, more...)[0] }
+			s.acquire([]string{"lock"}, "me:1", 1, 30000)
+			require.EqualValues(s, 0, status("me:1", "me:2"), "there is no claim")
+			s.do("HSET", "claim", "accepted", "me:3")
+			require.EqualValues(s, 0, status("me:1", "me:2"), "that of another")
+			require.EqualValues(s, -1, status("me:7", "me:3"), "by who has nothing")
+			require.Equal(s, map[string]string{"me:1": "1"}, s.rdb.HGetAll(s.Context(), "lock").Val())
+			require.Zero(s, s.rdb.Exists(s.Context(), "token").Val(), "no token is taken")
+			require.Empty(s, heard())
+			s.do("HSET", "claim", "accepted", "me:2")
+			require.EqualValues(s, 1, status("me:1", "me:2"))
+			require.Equal(s, "0", heard())
+			s.do("DEL", "claim")
+			require.EqualValues(s, 1, status("me:1", "me:2"), "once more")
+			require.Equal(s, "0", heard())
+			require.Equal(s, map[string]string{"me:2": "1"}, s.rdb.HGetAll(s.Context(), "lock").Val())
+			require.Zero(s, s.rdb.Exists(s.Context(), "list").Val())
+			require.Empty(s, silent(), "its lease is no shorter")
+			s.do("SET", "claim", "x")
+			_, err := s.run(lua.RLockPass, keys, append([]any{"me:2", "me:4", 30000, s.now() + within, ahead}, more...)...)
+			require.ErrorContains(s, err, "WRONGTYPE")
+			require.Equal(s, map[string]string{"me:2": "1"}, s.rdb.HGetAll(s.Context(), "lock").Val())
+		}
+	})
+}
+
 func TestPassScriptOutOfTime(t *testing.T) {
 	onBoth(t, func(s *scripted) {
 		s.acquire([]string{"lock"}, "me:1", 1, 30000)

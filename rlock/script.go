@@ -255,11 +255,20 @@ func bit(yes bool) int {
 	return 0
 }
 
+var passStatuses = map[int64]engine.Status{
+	1: engine.Granted, 0: engine.Refused, -1: engine.NotHolder, -2: engine.PastDeadline,
+}
+
 // pass runs rlock/pass.
 func (s *scripts) pass(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Return) (engine.Status, error) {
-	keys, args := 1, s.args(12+len(r.Unlist))
+	keys, args := 1, s.args(14+len(r.Unlist))
 	if r.Heir.Tokens > 0 {
 		keys, args = keys+1, append(args, s.token)
+	}
+	channel := ""
+	if claim := r.Claim; claim != nil {
+		channel = claim.Channel
+		keys, args = keys+1, append(args, claim.Key)
 	}
 	if len(r.Unlist) > 0 {
 		keys, args = keys+1, append(args, s.listArg)
@@ -269,13 +278,13 @@ func (s *scripts) pass(ctx context.Context, e *engine.Engine, opts run.Options, 
 	if r.Heir.Tokens > 0 {
 		tokens = r.Heir.Tokens
 	}
-	args = appendTexts(append(args, tokens, s.channelArg, s.verb(e)), r.Unlist)
+	args = appendTexts(append(args, tokens, s.channelArg, s.verb(e), channel), r.Unlist)
 	reply, err := e.Eval(ctx, opts, lua.RLockPass, keys, args)
 	if err != nil {
 		return 0, err
 	}
 	if len(reply.Ints) == 4 {
-		if status, ok := releaseStatuses[reply.Ints[0]]; ok {
+		if status, ok := passStatuses[reply.Ints[0]]; ok {
 			e.Learn(reply, reply.Ints[1])
 			r.Given, r.Token, r.More = status == engine.Granted, reply.Ints[2], reply.Ints[3]
 			return status, nil

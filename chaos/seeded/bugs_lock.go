@@ -209,8 +209,20 @@ var lockBugs = []Bug{
 	{
 		Name: "rlock/pass-is-silent", What: "who waits is not told of a hand-over to a shorter lease",
 		File: "lua/rlock/pass.lua",
-		Old:  "if verb and (left > lease + 1000 or left == -1) then", New: "if false then",
+		Old:  "if left > lease + 1000 or left == -1 then", New: "if false then",
 		Package: "rlock", Run: "^TestPassScriptTellsOfAShorterLease$",
+	},
+	{
+		Name: "rlock/pass-without-a-claim", What: "a lock is passed to one who claims it no more",
+		File: "lua/rlock/pass.lua",
+		Old:  "if claim ~= '' and call(", New: "if false and call(",
+		Package: "rlock", Run: "^TestPassScriptClaim$",
+	},
+	{
+		Name: "rlock/pass-tells-no-candidate", What: "who is passed a lock hears of it at the recheck",
+		File: "lua/rlock/pass.lua",
+		Old:  "    tell(claim)\n", New: "",
+		Package: "elect", Run: "^TestTransferRoundTrips$",
 	},
 }
 

@@ -245,7 +245,7 @@ var watchdogBugs = []Bug{
 	{
 		Name: "rlock/passed-on-and-listed", What: "who is passed a lock by Redis stays in the list of those who are given it",
 		File: "lua/rlock/pass.lua",
-		Old:  "call('HSET', lock, to, 1)\n", New: "ARGV[9] = nil\ncall('HSET', lock, to, 1)\n",
+		Old:  "call('HSET', lock, to, 1)\n", New: "ARGV[10] = nil\ncall('HSET', lock, to, 1)\n",
 		Package: "tests/handover", Run: "^TestPassedOnTakesOutTheEntry$",
 	},
 	{

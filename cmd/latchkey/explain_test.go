@@ -74,7 +74,7 @@ func TestExplainNamesADeadlock(t *testing.T) {
 			require.Equal(t, exit.Failed, code, stdout+stderr)
 			require.Empty(t, stderr)
 			require.Regexp(t, fmt.Sprintf(`^%[1]s  \w+
-  held by ann \(\S+:\d+\) for [\d.]+s, lease [\d.]+s(, to (read|write))?, holder %[3]s(:write)?
+  held by ann \(\S+:\d+\) for [\d.]+m?s, lease [\d.]+s(, to (read|write))?, holder %[3]s(:write)?
     waits [\d.]+s for %[2]s  \w+
       held by %[4]s(:write)?, lease [\d.]+s(, to (read|write))?
         waits [\d.]+s for %[1]s, which is above

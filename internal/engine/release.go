@@ -23,18 +23,27 @@ func (h *Hold) Unlock(ctx context.Context) error {
 
 // PassTo is Unlock, except that the given holder, as Redis shows it, has the lock
 // afterwards, with a lease of its own that nobody renews yet. That holder acquires the
-// lock again to hold it, with the token that was taken for it here.
-func (h *Hold) PassTo(ctx context.Context, holder string, lease time.Duration) error {
+// lock again to hold it, with the token that was taken for it here. If that holder does
+// not claim the lock when it is passed, claimed is false and the lock is free instead.
+func (h *Hold) PassTo(ctx context.Context, holder string, lease time.Duration, claim Claim) (claimed bool, err error) {
 	e := h.holding.engine
-	to := &Request{Holder: holder, Count: 1, Lease: lease}
+	to := &passing{Request: Request{Holder: holder, Count: 1, Lease: lease}, claim: claim}
 	if h.spec.Fenced {
 		to.Tokens = 1
 	}
-	return h.unlock(run.Detached(ctx, e.cfg.UnlockTimeout), to)
+	err = h.unlock(run.Detached(ctx, e.cfg.UnlockTimeout), to)
+	return !to.refused, err
+}
+
+// A passing is what PassTo asks for.
+type passing struct {
+	Request
+	claim   Claim
+	refused bool // the heir does not claim the lock
 }
 
 // unlock is Unlock within bounded, or PassTo.
-func (h *Hold) unlock(bounded context.Context, to *Request) error {
+func (h *Hold) unlock(bounded context.Context, to *passing) error {
 	e, hd := h.holding.engine, h.holding
 	if !e.gate.Enter() {
 		return h.closedErr("unlock")
@@ -195,9 +204,9 @@ func (r *Return) lingerFor(hd *holding, s *Spec) {
 	}
 }
 
-// giveBack sends the release; at 0, to is the holder who has the lock then, or nil. The
-// caller has the holding's ops, which giveBack releases.
-func (h *Hold) giveBack(ctx context.Context, target int, trusted bool, to *Request) error {
+// giveBack sends the release; at 0, to says who has the lock then, or is nil. The caller
+// has the holding's ops, which giveBack releases.
+func (h *Hold) giveBack(ctx context.Context, target int, trusted bool, to *passing) error {
 	e, hd, s := h.holding.engine, h.holding, h.spec
 	ret := &h.ret
 	*ret = Return{Holder: hd.field, Count: target, Label: hd.tag(), acked: e.cfg.Acks.Releases}
@@ -210,8 +219,8 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool, to *Reque
 	kept := false      // the request that was executed did not remove the label
 	// Only an ordinary release, or that of a queue, removes a label.
 	heirs := to == nil && target == 0 && ret.Linger == 0 && (s.Queue != nil || ret.Label == "")
-	if target == 0 {
-		ret.Heir = to
+	if target == 0 && to != nil {
+		ret.Heir, ret.Claim = &to.Request, &to.claim
 	}
 	maybe := !trusted // an earlier request may have been executed
 	retry := e.NewRetrier(e.cfg.UnlockTimeout)
@@ -287,6 +296,10 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool, to *Reque
 			return errLost
 		}
 		maybe = maybe || run.Classify(err) == run.Unknown
+		if err == nil && v == Refused && ret.Claim != nil {
+			to.refused, ret.Heir, ret.Claim = true, nil, nil
+			continue
+		}
 		if err == nil { // too late; the server's clock is known now
 			err = run.ErrLate
 		}

@@ -79,7 +79,8 @@ type Spec struct {
 // the same arguments takes effect once.
 type Scripts interface {
 	Acquire(ctx context.Context, e *Engine, opts run.Options, r *Request) (Grant, error)
-	// Release returns Granted, Unchanged, NotHolder or PastDeadline.
+	// Release returns Granted, Unchanged, NotHolder, PastDeadline, or Refused if the
+	// heir does not claim the lock.
 	Release(ctx context.Context, e *Engine, opts run.Options, r *Return) (Status, error)
 	Renewer
 }
@@ -156,6 +157,7 @@ type Return struct {
 	Closed   closing       // what its label says
 	Deadline run.Deadline
 	Heir     *Request // the waiter to be granted the lock; with a queue or an Entry, only if it is the next one
+	Claim    *Claim   // what the heir must claim to be passed the lock, or nil
 	Leaves   bool     // remove only the holder's own entries from the waitlist
 	Unlist   []string // entries to remove from the waitlist; see Spec.List
 	Next     string   // set by Release: the waiter of this client whose turn it is now
@@ -169,6 +171,12 @@ type Return struct {
 	Alone    bool     // name no key except that of the lock
 	Given    bool     // set by Release: the heir has it
 	acked    bool     // replicas must confirm it
+}
+
+// A Claim is a hash in Redis whose field accepted is the holder who claims the lock.
+type Claim struct {
+	Key     string
+	Channel string // told once the lock is passed
 }
 
 // A Renewal is one lock of a batch.

@@ -7,8 +7,10 @@
 --
 -- KEYS[1]  the lock: a hash of holder -> hold count
 -- KEYS[2]  the fencing token counter, when there is an ARGV[6]; it never expires
+-- KEYS[n]  when there is an ARGV[9]: the claim, a hash; its field accepted must be
+--          ARGV[2], or nothing is passed
 -- KEYS[n]  the last one is the list of those who are given the lock, when there is an
---          ARGV[9]: see rlock/release
+--          ARGV[10]: see rlock/release
 -- ARGV[1]  the holder who gives back all that it has
 -- ARGV[2]  the holder who takes
 -- ARGV[3]  its lease, ms; it has the lock once then
@@ -21,12 +23,15 @@
 -- ARGV[7]  Redis channel of the lock (may be absent)
 -- ARGV[8]  how to publish: 'PUBLISH', 'SPUBLISH', 'BOTH' or 'NONE' (absent when
 --          ARGV[7] is)
--- ARGV[9...] entries of the holder who takes, to take out of the list (may be absent)
+-- ARGV[9]  Redis channel that is told once the lock is passed, for a lock that is only
+--          passed to who has claimed it (may be absent, or '')
+-- ARGV[10...] entries of the holder who takes, to take out of the list (may be absent)
 --
 -- Returns {1, server ms, token, more}  passed; so many tokens behind that one are
 --                                      taken with it; both are 0 without an ARGV[6]
 --         {1, server ms, token, 0}     it was already; the token is the last one taken,
 --                                      or a new one where there is no counter
+--         {0, server ms, 0, 0}         the holder who takes has not claimed it
 --         {-1, server ms, 0, 0}        the holder who gives back does not hold the lock
 --         {-2, server ms, 0, 0}        too late; nothing was changed
 local lock, from, to, tokens = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[6])
@@ -46,11 +51,27 @@ if tokens then
     return redis.error_reply('WRONGTYPE the fencing token counter is not a number')
   end
 end
+local verb, claim = ARGV[8], ARGV[9] or ''
+local function tell(channel)
+  if verb == 'PUBLISH' or verb == 'BOTH' then
+    redis.pcall('PUBLISH', channel, '0')
+  end
+  if verb == 'SPUBLISH' or verb == 'BOTH' then
+    redis.pcall('SPUBLISH', channel, '0')
+  end
+end
+local function passed()
+  if ARGV[10] then
+    redis.pcall('ZREM', KEYS[#KEYS], unpack(ARGV, 10))
+  end
+  if claim ~= '' then
+    tell(claim)
+  end
+end
+
 local has = call('HMGET', lock, to, from)
 if has[1] then
-  if ARGV[9] then
-    redis.pcall('ZREM', KEYS[#KEYS], unpack(ARGV, 9))
-  end
+  passed()
   if token < 0 then
     token = clock
     redis.pcall('SET', KEYS[2], string.format('%.0f', token))
@@ -59,6 +80,9 @@ if has[1] then
 end
 if not has[2] then
   return {-1, now, 0, 0}
+end
+if claim ~= '' and call('HGET', KEYS[tokens and 3 or 2], 'accepted') ~= to then
+  return {0, now, 0, 0}
 end
 -- HDEL is allowed at the memory limit, and once it has run the rest is too.
 local lease, left = tonumber(ARGV[3]), call('PTTL', lock)
@@ -80,18 +104,10 @@ if type(done) == 'table' then
   call('HDEL', lock, to)
   return done
 end
-if ARGV[9] then
-  redis.pcall('ZREM', KEYS[#KEYS], unpack(ARGV, 9))
-end
+passed()
 -- Others sleep for the lease that they have seen, Java without a recheck: nobody would
 -- tell them when a shorter one ends by itself.
-local verb = ARGV[8]
-if verb and (left > lease + 1000 or left == -1) then
-  if verb == 'PUBLISH' or verb == 'BOTH' then
-    redis.pcall('PUBLISH', ARGV[7], '0')
-  end
-  if verb == 'SPUBLISH' or verb == 'BOTH' then
-    redis.pcall('SPUBLISH', ARGV[7], '0')
-  end
+if left > lease + 1000 or left == -1 then
+  tell(ARGV[7])
 end
 return {1, now, token, more}
