@@ -77,7 +77,17 @@ func TestJobs(t *testing.T) {
 	for n := range 30 {
 		runJob(t, c, "report", fire(n), nil)
 	}
+	rdb := s.Client(t)
+	later := func() { // runs are in the order of the milliseconds in which they were written
+		t.Helper()
+		from := rdb.Time(t.Context()).Val()
+		redistest.Until(t, "the next millisecond", func() bool {
+			return rdb.Time(t.Context()).Val().After(from.Truncate(time.Millisecond).Add(time.Millisecond))
+		})
+	}
+	later()
 	runJob(t, c, "report", fire(30), errors.New("no paper"), once.Label("ann"))
+	later()
 	end := goOn(t, c, "report", fire(10).Add(time.Millisecond))
 	defer end()
 	runJob(t, c, "report", fire(31), nil, once.OnFailure(once.Retry(2)))

@@ -13,12 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/internal/run"
-	"github.com/latchkey-go/latchkey/latchkeytest"
 )
 
 // replied returns what go-redis makes of an error that a server sends.
@@ -248,7 +248,8 @@ func TestClassifyRealErrors(t *testing.T) {
 		require.NotEqual(t, run.Permanent, run.Classify(err), "Sort of %q", err)
 	})
 	t.Run("miniredis", func(t *testing.T) {
-		mini := latchkeytest.NewServer(t).Redis(t)
+		mini := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr(), MaxRetries: -1})
+		defer mini.Close()
 		require.NoError(t, mini.Set(ctx, "k", "x", 0).Err())
 		check(t, errOf(mini, write), "WRONGTYPE", run.Permanent)
 		check(t, mini.EvalSha(ctx, strings.Repeat("0", 40), nil).Err(), "NOSCRIPT", run.Permanent)

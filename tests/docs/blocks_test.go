@@ -21,6 +21,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/redistest"
 )
 
 const (
@@ -93,6 +95,7 @@ func blocks(t *testing.T, file string) []block {
 // Each Go block compiles: a program as it stands, anything else as CONTRIBUTING.md
 // says. Files of a package are one.
 func TestGoBlocksCompile(t *testing.T) {
+	redistest.Long(t, "it compiles all that the documents import")
 	noteSourceFiles(t)
 	var all [][]block
 	for _, file := range documents(t) {
@@ -122,6 +125,7 @@ func TestGoBlocksCompile(t *testing.T) {
 }
 
 func TestFaultsOfBlocksAreSeen(t *testing.T) {
+	redistest.Long(t, "as TestGoBlocksCompile")
 	c := newCompiler(t)
 	for code, want := range map[string]string{
 		"hold, err := lock.Lock(ctx)\ndefer hold.Unlock(ctx)\n":         "",
