@@ -17,7 +17,7 @@ var waitBugs = []Bug{
 	{
 		Name: "wait/hint-not-passed-on", What: "who gives up keeps the hint that it was given: the next one sleeps on",
 		File: "internal/wait/wait.go",
-		Old:  "		if err := w.sleep(ctx, ans); err != nil {\n			return turn{}, err", New: "		if err := w.sleep(ctx, ans); err != nil {\n			return turn{asleep: true}, err",
+		Old:  "		if err := w.rest(ctx, ans); err != nil {\n			return turn{}, err", New: "		if err := w.rest(ctx, ans); err != nil {\n			return turn{asleep: true}, err",
 		Package: "internal/wait", Run: "^TestGivingUp$|^TestNoWakeUpIsLost$",
 	},
 	{

@@ -36,7 +36,8 @@ type fairWaiter struct {
 	reserved   bool          // another caller is about to grant it the thing
 	given      chan struct{} // another caller has granted it the thing; closed when the claim knows
 	gone       bool          // no longer in the group
-	wake       chan struct{} // capacity 1: something has changed
+	wake       chan turn     // capacity 1: something has changed
+	begun      bool          // counted as waiting
 }
 
 // joinGroup puts the caller at the end of the group for key.
@@ -48,7 +49,7 @@ func (ls *Lines) joinGroup(key, id string, c Claim) *fairWaiter {
 		p = &fairGroup{members: make(map[string]*fairWaiter), kept: time.Now()}
 		ls.groups[key] = p
 	}
-	fw := &fairWaiter{group: p, key: key, id: id, claim: c, same: p.members[id], wake: make(chan struct{}, 1)}
+	fw := &fairWaiter{group: p, key: key, id: id, claim: c, same: p.members[id], wake: make(chan turn, 1)}
 	p.insert(fw, p.last)
 	p.members[id] = fw
 	p.n++
@@ -136,7 +137,7 @@ func (ls *Lines) leaveGroup(fw *fairWaiter) (given chan struct{}, reserved bool)
 // nudge makes the waiter check what has changed.
 func (fw *fairWaiter) nudge() {
 	select {
-	case fw.wake <- struct{}{}:
+	case fw.wake <- turn{}:
 	default: // it is going to check
 	}
 }

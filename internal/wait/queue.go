@@ -31,7 +31,8 @@ const ownAfter = 20 * time.Millisecond
 // by hints, by the first of its group, or by a caller of its client that has
 // given the thing back.
 func (ls *Lines) UntilTurn(ctx context.Context, key string, c Claim, q *Queue) (err error) {
-	w := &queuer{lines: ls, queue: q, self: ls.joinGroup(key, q.ID, c)}
+	self := ls.joinGroup(key, q.ID, c)
+	w := &queuer{sleeper: sleeper{lines: ls, policy: &q.Policy, begun: &self.begun}, queue: q, self: self}
 	defer func() { // Try may panic
 		var given chan struct{}
 		w.stop()
@@ -62,7 +63,7 @@ func (w *queuer) wait(ctx context.Context, c Claim) error {
 			q.Stray(ans.Next)
 		}
 		w.keep(ctx)
-		if err := w.sleep(ctx, ans); err != nil || w.given() {
+		if err := w.rest(ctx, ans); err != nil || w.given() {
 			return err
 		}
 	}
@@ -77,18 +78,15 @@ func (w *queuer) given() bool {
 
 // A queuer is the state of one UntilTurn.
 type queuer struct {
-	lines *Lines
+	sleeper
 	queue *Queue
 	self  *fairWaiter
 
-	timer    *time.Timer
 	own      Hints
-	ownAt    time.Time     // when to open own
-	ownHeard bool          // the first hint of own has come
-	begun    bool          // counted as waiting
-	polled   time.Duration // the last back-off
-	sent     time.Time     // when the last request was sent
-	missed   bool          // it was sent because no hint had come for long
+	ownAt    time.Time // when to open own
+	ownHeard bool      // the first hint of own has come
+	sent     time.Time // when the last request was sent
+	missed   bool      // it was sent because no hint had come for long
 }
 
 func (w *queuer) asks() {
@@ -137,8 +135,8 @@ func (w *queuer) keep(ctx context.Context) {
 	}
 }
 
-// sleep waits until it is time to ask again.
-func (w *queuer) sleep(ctx context.Context, ans Answer) error {
+// rest sleeps until it is time to ask again.
+func (w *queuer) rest(ctx context.Context, ans Answer) error {
 	q := w.queue
 	var again time.Time
 	if ans.Again > 0 {
@@ -148,44 +146,39 @@ func (w *queuer) sleep(ctx context.Context, ans Answer) error {
 	}
 	for {
 		next := w.next(again)
-		var timer <-chan time.Time
+		on := signals{told: w.self.wake, hints: next.hints}
 		if next.why != never {
-			timer = w.until(next.at)
+			on.timer = w.after(max(time.Until(next.at), 0))
 		}
-		var own <-chan struct{}
 		if w.own != nil {
-			own = w.own.C()
+			on.own = w.own.C()
 		}
-		select {
-		case <-next.hints:
+		ev, _, err := w.sleep(ctx, on)
+		if err != nil {
+			return err
+		}
+		switch ev {
+		case hinted:
 			if w.hears() {
 				return nil
 			}
-		case <-own:
+		case ownHinted:
 			first := !w.ownHeard
 			w.ownHeard, w.missed = true, false
 			if !first || !w.own.Dead() {
 				return nil
 			}
-		case <-w.self.wake:
-			if w.told() {
+		case told:
+			if w.isTold() {
 				return nil
 			}
-		case <-timer:
+		case elapsed:
 			if next.why == toListen {
 				w.own = q.ListenOwn()
 				continue
 			}
 			w.missed = next.why == toRecheck
 			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-q.Over:
-			return ErrOver
-		case <-q.Interrupt:
-			return ErrInterrupted
-		case <-q.Closed:
-			return q.ClosedErr
 		}
 	}
 }
@@ -209,8 +202,8 @@ func (w *queuer) hears() bool {
 	return true
 }
 
-// told reports whether w has been told to ask.
-func (w *queuer) told() bool {
+// isTold reports whether w has been told to ask.
+func (w *queuer) isTold() bool {
 	w.lines.mu.Lock()
 	defer w.lines.mu.Unlock()
 	if w.self.turn {
@@ -268,9 +261,7 @@ func (w *queuer) next(again time.Time) (pl plan) {
 	}
 	switch {
 	case p.deaf || p.hints == nil:
-		var d time.Duration
-		d, w.polled = q.Poll.next(w.polled)
-		pl.sooner(time.Now().Add(d), toAsk)
+		pl.sooner(time.Now().Add(w.poll()), toAsk)
 	case !p.heard:
 		pl.sooner(w.sent.Add(jitter(q.Unconfirmed)), toAsk)
 	}
@@ -283,36 +274,9 @@ func (w *queuer) next(again time.Time) (pl plan) {
 	return pl
 }
 
-func (w *queuer) until(at time.Time) <-chan time.Time {
-	d := max(time.Until(at), 0)
-	if w.timer == nil {
-		w.timer = time.NewTimer(d)
-	} else {
-		w.timer.Reset(d)
-	}
-	return w.timer.C
-}
-
-// begin counts w as waiting, once.
-func (w *queuer) begin() {
-	if w.begun {
-		return
-	}
-	w.begun = true
-	w.lines.waiting.Add(1)
-	if w.queue.Events != nil {
-		w.queue.Events.Slept()
-	}
-}
-
 func (w *queuer) stop() {
-	if w.timer != nil {
-		w.timer.Stop()
-	}
+	w.sleeper.stop()
 	if w.own != nil {
 		w.own.Close()
-	}
-	if w.begun {
-		w.lines.waiting.Add(-1)
 	}
 }

@@ -213,7 +213,7 @@ func (ls *Lines) Until(ctx context.Context, key string, c Claim, p *Policy) (err
 			ls.Nudge(key) // the head may have asked before; what ends from now on counts for this caller too
 		}
 	}
-	w := waiter{lines: ls, place: pl, policy: p}
+	w := waiter{sleeper: sleeper{lines: ls, policy: p, begun: &pl.begun}, place: pl}
 	var next turn
 	defer func() { // Try may panic
 		w.stop()
@@ -276,7 +276,7 @@ func (w *waiter) wait(ctx context.Context, c Claim) (next turn, err error) {
 			}
 		}
 		t.asleep = false
-		if err := w.sleep(ctx, ans); err != nil {
+		if err := w.rest(ctx, ans); err != nil {
 			return turn{}, err
 		}
 	}
@@ -293,13 +293,9 @@ func (w *waiter) take() {
 
 // A waiter is the state of one Until.
 type waiter struct {
-	lines  *Lines
-	place  *Place
-	policy *Policy
-
-	timer    *time.Timer
-	polled   time.Duration // the last back-off
-	timedOut bool          // the last sleep ended by the recheck alone
+	sleeper
+	place    *Place
+	timedOut bool // the last sleep ended by the recheck alone
 }
 
 // await waits for the turn of w.
@@ -317,18 +313,8 @@ func (w *waiter) await(ctx context.Context) (turn, error) {
 		return turn{}, ErrOver
 	}
 	w.begin()
-	select {
-	case t := <-w.place.turn:
-		return t, nil
-	case <-ctx.Done():
-		return turn{}, ctx.Err()
-	case <-w.policy.Over:
-		return turn{}, ErrOver
-	case <-w.policy.Interrupt:
-		return turn{}, ErrInterrupted
-	case <-w.policy.Closed:
-		return turn{}, w.policy.ClosedErr
-	}
+	_, t, err := w.sleep(ctx, signals{told: w.place.turn})
+	return t, err
 }
 
 // ask makes the head of the line ask, for itself and for the waiters behind it
@@ -362,8 +348,8 @@ func (w *waiter) ask(ctx context.Context, c Claim) (ans Answer, err error) {
 	return ans, err
 }
 
-// sleep waits until it is time to ask again.
-func (w *waiter) sleep(ctx context.Context, ans Answer) error {
+// rest sleeps until it is time to ask again.
+func (w *waiter) rest(ctx context.Context, ans Answer) error {
 	if ans.Again == 0 {
 		w.begin() // otherwise nobody was refused: Redis could not be asked
 	}
@@ -373,59 +359,22 @@ func (w *waiter) sleep(ctx context.Context, ans Answer) error {
 		w.take()
 		return errGiven
 	}
-	if w.timer == nil {
-		w.timer = time.NewTimer(d)
-	} else {
-		w.timer.Reset(d)
-	}
+	timer := w.after(d)
 	w.lines.rest(w.place)
-	select {
-	case t := <-w.place.turn:
-		w.timedOut = false
-		if t.granted {
-			return errGiven
-		}
-		return nil
-	case <-hints:
-		w.timedOut = false
+	ev, t, err := w.sleep(ctx, signals{told: w.place.turn, hints: hints, timer: timer})
+	if err != nil {
+		return err
+	}
+	w.timedOut = ev == elapsed && recheck
+	if ev == hinted {
 		if d := w.lines.heldBack(w.place); d > 0 {
-			return w.pause(ctx, d)
+			_, t, err = w.sleep(ctx, signals{told: w.place.turn, timer: w.after(d)}) // whatever the hints say
 		}
-		return nil
-	case <-w.timer.C:
-		w.timedOut = recheck
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-w.policy.Over:
-		return ErrOver
-	case <-w.policy.Interrupt:
-		return ErrInterrupted
-	case <-w.policy.Closed:
-		return w.policy.ClosedErr
 	}
-}
-
-// pause waits for d, whatever the hints say.
-func (w *waiter) pause(ctx context.Context, d time.Duration) error {
-	w.timer.Reset(d)
-	select {
-	case t := <-w.place.turn:
-		if t.granted {
-			return errGiven
-		}
-		return nil
-	case <-w.timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-w.policy.Over:
-		return ErrOver
-	case <-w.policy.Interrupt:
-		return ErrInterrupted
-	case <-w.policy.Closed:
-		return w.policy.ClosedErr
+	if t.granted {
+		return errGiven
 	}
+	return err
 }
 
 // length returns the longest sleep, sets the hints to listen to, and reports
@@ -447,7 +396,7 @@ func (w *waiter) length(ans Answer, hints *<-chan struct{}) (d time.Duration, re
 	}
 	switch {
 	case dead:
-		d, w.polled = p.Poll.next(w.polled)
+		d = w.poll()
 	case live:
 		d, recheck = jitter(p.Recheck), true
 	default:
@@ -457,25 +406,4 @@ func (w *waiter) length(ans Answer, hints *<-chan struct{}) (d time.Duration, re
 		d, recheck = ans.After+slack, false
 	}
 	return d, recheck
-}
-
-// begin counts w as waiting, once.
-func (w *waiter) begin() {
-	if w.place.begun {
-		return
-	}
-	w.place.begun = true
-	w.lines.waiting.Add(1)
-	if w.policy.Events != nil {
-		w.policy.Events.Slept()
-	}
-}
-
-func (w *waiter) stop() {
-	if w.timer != nil {
-		w.timer.Stop()
-	}
-	if w.place.begun {
-		w.lines.waiting.Add(-1)
-	}
 }
