@@ -209,11 +209,16 @@ func TestSlowWaitInAQueue(t *testing.T) {
 				time.Sleep(unit / 10)
 			}
 		}
-		<-s.told
-		seen := s.take()
-		require.Equal(t, 3, seen[0].Place)
-		require.Equal(t, 3, seen[0].Waiting)
-		require.Equal(t, "ann", seen[0].Holders[0].Label)
+		var last latchkey.SlowWait
+		for last.Waiting < 3 { // the first report may come before the call has its place
+			if seen := s.take(); len(seen) > 0 {
+				last = seen[len(seen)-1]
+			}
+			time.Sleep(unit / 10)
+		}
+		require.Equal(t, 3, last.Place)
+		require.Equal(t, 3, last.Waiting)
+		require.Equal(t, "ann", last.Holders[0].Label)
 		require.Contains(t, s.logged(), "label=ann")
 		cancel()
 		all.Wait()
