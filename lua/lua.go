@@ -64,6 +64,9 @@ func unenforcedSHA1(s string) (sum [sha1.Size]byte) {
 	return sum
 }
 
+//go:embed publish.lua
+var publish string
+
 // The scripts of the reentrant lock.
 var (
 	//go:embed rlock/acquire.lua
@@ -88,16 +91,16 @@ var (
 	// RLockAcquireMany takes many locks that are free; see rlock/acquire_many.lua.
 	RLockAcquireMany = newScript("rlock/acquire_many", rlockAcquireMany)
 	// RLockRelease brings a hold count down; see rlock/release.lua.
-	RLockRelease = newScript("rlock/release", rlockRelease)
+	RLockRelease = newScript("rlock/release", publish+rlockRelease)
 	// RLockReleaseMany frees many locks; see rlock/release_many.lua.
 	RLockReleaseMany = newScript("rlock/release_many", rlockReleaseMany)
 	// RLockPass gives the lock back and takes it for another holder; see
 	// rlock/pass.lua.
-	RLockPass = newScript("rlock/pass", rlockPass)
+	RLockPass = newScript("rlock/pass", publish+rlockPass)
 	// RLockRenew extends the leases of many locks; see rlock/renew.lua.
 	RLockRenew = newScript("rlock/renew", rlockRenew)
 	// RLockForce frees the lock whoever holds it; see rlock/force.lua.
-	RLockForce = newScript("rlock/force", rlockForce)
+	RLockForce = newScript("rlock/force", publish+rlockForce)
 	// RLockState reads the lock; see rlock/state.lua.
 	RLockState = newReader("rlock/state", rlockState)
 )
@@ -136,18 +139,18 @@ var (
 	RWLockAcquireWrite = newScript("rwlock/acquire_write", rwlockReaders+rwlockAcquireWrite)
 	// RWLockReleaseRead brings a reader's hold count down; see
 	// rwlock/release_read.lua.
-	RWLockReleaseRead = newScript("rwlock/release_read", rwlockReaders+rwlockReleaseRead)
+	RWLockReleaseRead = newScript("rwlock/release_read", publish+rwlockReaders+rwlockReleaseRead)
 	// RWLockReleaseReadMany gives back a hold each of many readers; see
 	// rwlock/release_read_many.lua.
 	RWLockReleaseReadMany = newScript("rwlock/release_read_many", rwlockReaders+rwlockReleaseReadMany)
 	// RWLockReleaseWrite brings the writer's hold count down; see
 	// rwlock/release_write.lua.
-	RWLockReleaseWrite = newScript("rwlock/release_write", rwlockReaders+rwlockReleaseWrite)
+	RWLockReleaseWrite = newScript("rwlock/release_write", publish+rwlockReaders+rwlockReleaseWrite)
 	// RWLockRenew extends the leases of both halves of many locks; see
 	// rwlock/renew.lua.
 	RWLockRenew = newScript("rwlock/renew", rwlockRenew)
 	// RWLockForce frees one half whoever holds it; see rwlock/force.lua.
-	RWLockForce = newScript("rwlock/force", rwlockReaders+rwlockForce)
+	RWLockForce = newScript("rwlock/force", publish+rwlockReaders+rwlockForce)
 	// RWLockState reads one half; see rwlock/state.lua.
 	RWLockState = newReader("rwlock/state", rwlockReaders+rwlockState)
 )
@@ -174,19 +177,19 @@ var (
 
 	// FairLockAcquire takes the lock or queues; see fairlock/acquire.lua for its
 	// contract, and fairlock/queue.lua for the queue's.
-	FairLockAcquire = newScript("fairlock/acquire", fairlockQueue+fairlockAcquire)
+	FairLockAcquire = newScript("fairlock/acquire", publish+fairlockQueue+fairlockAcquire)
 	// FairLockRelease brings a hold count down; see fairlock/release.lua.
-	FairLockRelease = newScript("fairlock/release", fairlockQueue+fairlockRelease)
+	FairLockRelease = newScript("fairlock/release", publish+fairlockQueue+fairlockRelease)
 	// FairLockLeave gives up a place in the queue; see fairlock/leave.lua.
-	FairLockLeave = newScript("fairlock/leave", fairlockQueue+fairlockLeave)
+	FairLockLeave = newScript("fairlock/leave", publish+fairlockQueue+fairlockLeave)
 	// FairLockKeep says which waiters are alive; see fairlock/keep.lua.
 	FairLockKeep = newScript("fairlock/keep", fairlockKeep)
 	// FairLockForce frees the lock whoever holds it; see fairlock/force.lua.
-	FairLockForce = newScript("fairlock/force", fairlockQueue+fairlockForce)
+	FairLockForce = newScript("fairlock/force", publish+fairlockQueue+fairlockForce)
 	// FairLockWaiters reads the queue; see fairlock/waiters.lua.
 	FairLockWaiters = newReader("fairlock/waiters", fairlockWaiters)
 	// FairLockDelete removes the lock and its queue; see fairlock/delete.lua.
-	FairLockDelete = newScript("fairlock/delete", fairlockQueue+fairlockDelete)
+	FairLockDelete = newScript("fairlock/delete", publish+fairlockQueue+fairlockDelete)
 )
 
 // integer is the common part of the scripts that count in a string.
@@ -219,11 +222,11 @@ var (
 	// semaphore/acquire_many.lua.
 	SemaphoreAcquireMany = newScript("semaphore/acquire_many", integer+semaphoreAcquireMany)
 	// SemaphoreRelease gives permits; see semaphore/release.lua.
-	SemaphoreRelease = newScript("semaphore/release", integer+semaphoreRelease)
+	SemaphoreRelease = newScript("semaphore/release", publish+integer+semaphoreRelease)
 	// SemaphoreUndo takes an acquire back; see semaphore/undo.lua.
-	SemaphoreUndo = newScript("semaphore/undo", semaphoreUndo)
+	SemaphoreUndo = newScript("semaphore/undo", publish+semaphoreUndo)
 	// SemaphoreSet makes a semaphore; see semaphore/set.lua.
-	SemaphoreSet = newScript("semaphore/set", integer+semaphoreSet)
+	SemaphoreSet = newScript("semaphore/set", publish+integer+semaphoreSet)
 	// SemaphoreDrain takes all permits; see semaphore/drain.lua.
 	SemaphoreDrain = newScript("semaphore/drain", integer+semaphoreDrain)
 	// SemaphoreDelete removes a semaphore; see semaphore/delete.lua.
@@ -244,11 +247,11 @@ var (
 	latchState string
 
 	// LatchSet begins a count; see countdownlatch/set.lua for its contract.
-	LatchSet = newScript("countdownlatch/set", integer+latchSet)
+	LatchSet = newScript("countdownlatch/set", publish+integer+latchSet)
 	// LatchCountDown counts one down; see countdownlatch/countdown.lua.
-	LatchCountDown = newScript("countdownlatch/countdown", integer+latchCountDown)
+	LatchCountDown = newScript("countdownlatch/countdown", publish+integer+latchCountDown)
 	// LatchDelete ends a count; see countdownlatch/delete.lua.
-	LatchDelete = newScript("countdownlatch/delete", integer+latchDelete)
+	LatchDelete = newScript("countdownlatch/delete", publish+integer+latchDelete)
 	// LatchState reads a count; see countdownlatch/state.lua.
 	LatchState = newReader("countdownlatch/state", integer+latchState)
 )
@@ -280,21 +283,21 @@ var (
 
 	// PermitAcquire leases permits; see permitsemaphore/acquire.lua for its
 	// contract.
-	PermitAcquire = newScript("permitsemaphore/acquire", integer+permitAcquire)
+	PermitAcquire = newScript("permitsemaphore/acquire", publish+integer+permitAcquire)
 	// PermitRelease gives permits back; see permitsemaphore/release.lua.
-	PermitRelease = newScript("permitsemaphore/release", integer+hexDigits+permitRelease)
+	PermitRelease = newScript("permitsemaphore/release", publish+integer+hexDigits+permitRelease)
 	// PermitSet makes a semaphore; see permitsemaphore/set.lua.
-	PermitSet = newScript("permitsemaphore/set", integer+permitSet)
+	PermitSet = newScript("permitsemaphore/set", publish+integer+permitSet)
 	// PermitResize sets the number of permits; see permitsemaphore/resize.lua.
-	PermitResize = newScript("permitsemaphore/resize", integer+permitResize)
+	PermitResize = newScript("permitsemaphore/resize", publish+integer+permitResize)
 	// PermitAdd changes the number of permits; see permitsemaphore/add.lua.
-	PermitAdd = newScript("permitsemaphore/add", integer+permitAdd)
+	PermitAdd = newScript("permitsemaphore/add", publish+integer+permitAdd)
 	// PermitState reads a semaphore; see permitsemaphore/state.lua.
-	PermitState = newScript("permitsemaphore/state", integer+permitState)
+	PermitState = newScript("permitsemaphore/state", publish+integer+permitState)
 	// PermitLease reads a lease; see permitsemaphore/lease.lua.
 	PermitLease = newScript("permitsemaphore/lease", permitLease)
 	// PermitUpdate changes a lease; see permitsemaphore/update.lua.
-	PermitUpdate = newScript("permitsemaphore/update", permitUpdate)
+	PermitUpdate = newScript("permitsemaphore/update", publish+permitUpdate)
 	// PermitRenew extends the leases of many permits; see
 	// permitsemaphore/renew.lua.
 	PermitRenew = newScript("permitsemaphore/renew", permitRenew)
@@ -319,12 +322,12 @@ var (
 	// contract.
 	GroupAcquire = newScript("multilock/acquire", groupAcquire)
 	// GroupRelease brings the hold count of a set down; see multilock/release.lua.
-	GroupRelease = newScript("multilock/release", groupRelease)
+	GroupRelease = newScript("multilock/release", publish+groupRelease)
 	// GroupRenew extends the leases of many sets; see multilock/renew.lua.
 	GroupRenew = newScript("multilock/renew", groupRenew)
 	// GroupForce frees the values of a set whoever holds them; see
 	// multilock/force.lua.
-	GroupForce = newScript("multilock/force", groupForce)
+	GroupForce = newScript("multilock/force", publish+groupForce)
 	// GroupState reads a set; see multilock/state.lua.
 	GroupState = newReader("multilock/state", groupState)
 )
@@ -372,15 +375,15 @@ var (
 	electTell string
 
 	// ElectBegin begins a term; see elect/begin.lua.
-	ElectBegin = newScript("elect/begin", electBegin)
+	ElectBegin = newScript("elect/begin", publish+electBegin)
 	// ElectRead reads who leads; see elect/read.lua.
 	ElectRead = newReader("elect/read", electRead)
 	// ElectOffer offers the lead to a candidate; see elect/offer.lua.
-	ElectOffer = newScript("elect/offer", electOffer)
+	ElectOffer = newScript("elect/offer", publish+electOffer)
 	// ElectAccept accepts such an offer; see elect/accept.lua.
-	ElectAccept = newScript("elect/accept", electAccept)
+	ElectAccept = newScript("elect/accept", publish+electAccept)
 	// ElectTell tells that a term has ended; see elect/tell.lua.
-	ElectTell = newScript("elect/tell", electTell)
+	ElectTell = newScript("elect/tell", publish+electTell)
 )
 
 // The scripts of jobs that run once for each fire. Those that write begin with a

@@ -125,7 +125,7 @@ var countBugs = []Bug{
 	{
 		Name: "latch/never-opens", What: "the end of the count is told to nobody",
 		File: "lua/countdownlatch/countdown.lua",
-		Old:  "if verb == 'PUBLISH' or verb == 'BOTH' then", New: "if false then",
+		Old:  "publish(verb, channel, '0')\n", New: "",
 		Package: "countdownlatch", Run: "^TestCount$|^TestManyWaiters$",
 	},
 	{
@@ -161,7 +161,7 @@ var countBugs = []Bug{
 	{
 		Name: "latch/delete-is-silent", What: "waiters of a latch that is deleted sleep on, as Redisson's do",
 		File: "lua/countdownlatch/delete.lua",
-		Old:  "redis.pcall('PUBLISH', channel, '0')", New: "redis.pcall('PUBLISH', channel, '1')",
+		Old:  "publish(verb, channel, '0')", New: "publish(verb, channel, '1')",
 		Package: "countdownlatch", Run: "^TestRawPeer$",
 	},
 	{

@@ -59,7 +59,7 @@ var lockBugs = []Bug{
 	{
 		Name: "rlock/no-publish", What: "a release tells nobody: waiters sleep until their recheck",
 		File: "lua/rlock/release.lua",
-		Old:  "heard = try('PUBLISH', channel, '0')", New: "heard = 0",
+		Old:  "heard = publish(verb, channel, '0')", New: "heard = 0",
 		Package: "rlock", Run: "^TestWireMessage$|^TestReleaseScript$",
 	},
 	{
@@ -185,7 +185,7 @@ var lockBugs = []Bug{
 	{
 		Name: "rlock/force-is-silent", What: "a forced unlock wakes nobody",
 		File: "lua/rlock/force.lua",
-		Old:  "redis.pcall('PUBLISH', channel, '0')", New: "redis.pcall('EXISTS', lock)",
+		Old:  "publish(verb, channel, '0')", New: "redis.pcall('EXISTS', lock)",
 		Package: "rlock", Run: "^TestForceScript$|^TestWireMessage$",
 	},
 	{
@@ -221,7 +221,7 @@ var lockBugs = []Bug{
 	{
 		Name: "rlock/pass-tells-no-candidate", What: "who is passed a lock hears of it at the recheck",
 		File: "lua/rlock/pass.lua",
-		Old:  "    tell(claim)\n", New: "",
+		Old:  "    publish(verb, claim, '0')\n", New: "",
 		Package: "elect", Run: "^TestTransferRoundTrips$",
 	},
 }
@@ -349,7 +349,7 @@ var rwBugs = []Bug{
 	{
 		Name: "rwlock/downgrade-is-silent", What: "a write unlock that leaves own read holds does not wake readers",
 		File: "lua/rwlock/release_write.lua",
-		Old:  "publish('1')\nif linger", New: "if longest < 0 then publish('1') end\nif linger",
+		Old:  "publish(verb, channel, '1')\nif linger", New: "if longest < 0 then publish(verb, channel, '1') end\nif linger",
 		Package: "rwlock", Run: "^TestDowngrade$|^TestReleaseWriteScript$",
 	},
 	{

@@ -63,10 +63,5 @@ if left < 1 then
   return {0, now} -- a count of 0, which only Java begins
 end
 call('SET', ended, string.format('%.0f', time[1] * 1000000 + time[2]), 'PX', keep)
-if verb == 'PUBLISH' or verb == 'BOTH' then
-  redis.pcall('PUBLISH', channel, '0')
-end
-if verb == 'SPUBLISH' or verb == 'BOTH' then
-  redis.pcall('SPUBLISH', channel, '0')
-end
+publish(verb, channel, '0')
 return {1, now}

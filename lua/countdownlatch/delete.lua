@@ -29,10 +29,5 @@ call('SET', latch, left, 'XX', 'KEEPTTL')
 call('DEL', latch)
 call('SET', ended, string.format('%.0f', time[1] * 1000000 + time[2]), 'PX', keep)
 -- '0' opens. Redisson sends '1' here, and its waiters sleep on.
-if verb == 'PUBLISH' or verb == 'BOTH' then
-  redis.pcall('PUBLISH', channel, '0')
-end
-if verb == 'SPUBLISH' or verb == 'BOTH' then
-  redis.pcall('SPUBLISH', channel, '0')
-end
+publish(verb, channel, '0')
 return 1

@@ -42,10 +42,5 @@ end
 call('SET', claim, number, 'PX', keep)
 call('SET', latch, n)
 -- '1' closes the gate that a Java client keeps open since the last count ended.
-if verb == 'PUBLISH' or verb == 'BOTH' then
-  redis.pcall('PUBLISH', channel, '1')
-end
-if verb == 'SPUBLISH' or verb == 'BOTH' then
-  redis.pcall('SPUBLISH', channel, '1')
-end
+publish(verb, channel, '1')
 return {1, now}

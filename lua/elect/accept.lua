@@ -37,10 +37,5 @@ elseif not got[2] then
   end
 end
 local channel, verb = ARGV[4], ARGV[5]
-if verb == 'PUBLISH' or verb == 'BOTH' then
-  redis.pcall('PUBLISH', channel, '0')
-end
-if verb == 'SPUBLISH' or verb == 'BOTH' then
-  redis.pcall('SPUBLISH', channel, '0')
-end
+publish(verb, channel, '0')
 return {1, now}

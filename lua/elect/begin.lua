@@ -48,11 +48,6 @@ if type(done) == 'table' then
 end
 if not mine then
   local channel, verb = ARGV[7], ARGV[8]
-  if verb == 'PUBLISH' or verb == 'BOTH' then
-    redis.pcall('PUBLISH', channel, '0')
-  end
-  if verb == 'SPUBLISH' or verb == 'BOTH' then
-    redis.pcall('SPUBLISH', channel, '0')
-  end
+  publish(verb, channel, '0')
 end
 return {1, since, now}

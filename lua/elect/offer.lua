@@ -43,10 +43,5 @@ if not same then
   end
 end
 local channel, verb = ARGV[5], ARGV[6]
-if verb == 'PUBLISH' or verb == 'BOTH' then
-  redis.pcall('PUBLISH', channel, '0')
-end
-if verb == 'SPUBLISH' or verb == 'BOTH' then
-  redis.pcall('SPUBLISH', channel, '0')
-end
+publish(verb, channel, '0')
 return {1, now}

@@ -10,15 +10,4 @@ local channel, verb = ARGV[1], ARGV[2]
 local call = redis.call
 
 call('EXISTS', KEYS[1])
-local heard = 0
-if verb == 'PUBLISH' or verb == 'BOTH' then
-  heard = redis.pcall('PUBLISH', channel, '0')
-  heard = type(heard) == 'number' and heard or 0
-end
-if verb == 'SPUBLISH' or verb == 'BOTH' then
-  local sharded = redis.pcall('SPUBLISH', channel, '0')
-  if type(sharded) == 'number' and sharded > heard then
-    heard = sharded
-  end
-end
-return heard
+return publish(verb, channel, '0')

@@ -36,12 +36,7 @@ local near = 2
 -- tell publishes to a waiter, or to its client: '0', that it is its turn, or more.
 local function tell(prefix, whom, message, verb)
   local channel = prefix .. ':' .. whom
-  if verb == 'PUBLISH' or verb == 'BOTH' then
-    try('PUBLISH', channel, message)
-  end
-  if verb == 'SPUBLISH' or verb == 'BOTH' then
-    try('SPUBLISH', channel, message)
-  end
+  publish(verb, channel, message)
 end
 
 -- seldom returns what most runs do without: sweep, lower, audience, anew and alert, as below.

@@ -41,11 +41,6 @@ if next(owners) and call('HLEN', group) <= 3000 then -- each value has three fie
   end
 end
 if held == 1 then
-  if verb == 'PUBLISH' or verb == 'BOTH' then
-    redis.pcall('PUBLISH', channel, '0')
-  end
-  if verb == 'SPUBLISH' or verb == 'BOTH' then
-    redis.pcall('SPUBLISH', channel, '0')
-  end
+  publish(verb, channel, '0')
 end
 return held

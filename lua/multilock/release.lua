@@ -98,12 +98,7 @@ if freed then
   -- look again, for nobody says so when they are free. '1' wakes all threads of
   -- Redisson that sleep, '0' one, or one that is about to.
   for _, message in ipairs(linger > 0 and {'1', '0'} or {'0'}) do
-    if verb == 'PUBLISH' or verb == 'BOTH' then
-      redis.pcall('PUBLISH', channel, message)
-    end
-    if verb == 'SPUBLISH' or verb == 'BOTH' then
-      redis.pcall('SPUBLISH', channel, message)
-    end
+    publish(verb, channel, message)
   end
 end
 if not whole then

@@ -81,12 +81,7 @@ if served > 0 then
   end
 end
 if lapsed > 0 and total > 0 then
-  if verb == 'PUBLISH' or verb == 'BOTH' then
-    redis.pcall('PUBLISH', channel, total)
-  end
-  if verb == 'SPUBLISH' or verb == 'BOTH' then
-    redis.pcall('SPUBLISH', channel, total)
-  end
+  publish(verb, channel, total)
 end
 
 local next = -1

@@ -45,11 +45,6 @@ if type(total) == 'table' then
   return total
 end
 if n > 0 and total > 0 then
-  if verb == 'PUBLISH' or verb == 'BOTH' then
-    redis.pcall('PUBLISH', channel, total)
-  end
-  if verb == 'SPUBLISH' or verb == 'BOTH' then
-    redis.pcall('SPUBLISH', channel, total)
-  end
+  publish(verb, channel, total)
 end
 return {1, now}

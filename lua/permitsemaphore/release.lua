@@ -60,12 +60,7 @@ local freed = lapsed + reply[1]
 if freed > 0 then
   local total = have + freed
   if total > 0 then
-    if verb == 'PUBLISH' or verb == 'BOTH' then
-      redis.pcall('PUBLISH', channel, total)
-    end
-    if verb == 'SPUBLISH' or verb == 'BOTH' then
-      redis.pcall('SPUBLISH', channel, total)
-    end
+    publish(verb, channel, total)
   end
 end
 if label ~= '' then

@@ -46,11 +46,6 @@ if type(done) == 'table' then
   return done
 end
 if n > 0 then
-  if verb == 'PUBLISH' or verb == 'BOTH' then
-    redis.pcall('PUBLISH', channel, n)
-  end
-  if verb == 'SPUBLISH' or verb == 'BOTH' then
-    redis.pcall('SPUBLISH', channel, n)
-  end
+  publish(verb, channel, n)
 end
 return {1, now}

@@ -42,11 +42,6 @@ end
 call('SET', claim, number, 'PX', keep)
 call('SET', permits, n)
 if tonumber(n) > 0 then
-  if verb == 'PUBLISH' or verb == 'BOTH' then
-    redis.pcall('PUBLISH', channel, n)
-  end
-  if verb == 'SPUBLISH' or verb == 'BOTH' then
-    redis.pcall('SPUBLISH', channel, n)
-  end
+  publish(verb, channel, n)
 end
 return {1, now}

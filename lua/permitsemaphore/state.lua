@@ -36,12 +36,7 @@ if first[2] and tonumber(first[2]) <= now then
   have, found, left = call('INCRBY', permits, lapsed), true, left - lapsed
   more = lapsed == 1000
   if have > 0 then
-    if verb == 'PUBLISH' or verb == 'BOTH' then
-      redis.pcall('PUBLISH', channel, have)
-    end
-    if verb == 'SPUBLISH' or verb == 'BOTH' then
-      redis.pcall('SPUBLISH', channel, have)
-    end
+    publish(verb, channel, have)
   end
 end
 if not found then

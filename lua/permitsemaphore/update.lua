@@ -46,11 +46,6 @@ if ARGV[9] and lease > 0 then
   redis.pcall('PEXPIRE', ARGV[9], lease)
 end
 if ends < was then
-  if verb == 'PUBLISH' or verb == 'BOTH' then
-    redis.pcall('PUBLISH', channel, 1)
-  end
-  if verb == 'SPUBLISH' or verb == 'BOTH' then
-    redis.pcall('SPUBLISH', channel, 1)
-  end
+  publish(verb, channel, 1)
 end
 return {1, now}

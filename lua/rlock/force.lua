@@ -22,10 +22,5 @@ redis.call('DEL', lock)
 if holder then
   redis.pcall('DEL', ARGV[3] .. holder)
 end
-if verb == 'PUBLISH' or verb == 'BOTH' then
-  redis.pcall('PUBLISH', channel, '0')
-end
-if verb == 'SPUBLISH' or verb == 'BOTH' then
-  redis.pcall('SPUBLISH', channel, '0')
-end
+publish(verb, channel, '0')
 return 1

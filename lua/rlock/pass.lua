@@ -52,20 +52,12 @@ if tokens then
   end
 end
 local verb, claim = ARGV[8], ARGV[9] or ''
-local function tell(channel)
-  if verb == 'PUBLISH' or verb == 'BOTH' then
-    redis.pcall('PUBLISH', channel, '0')
-  end
-  if verb == 'SPUBLISH' or verb == 'BOTH' then
-    redis.pcall('SPUBLISH', channel, '0')
-  end
-end
 local function passed()
   if ARGV[10] then
     redis.pcall('ZREM', KEYS[#KEYS], unpack(ARGV, 10))
   end
   if claim ~= '' then
-    tell(claim)
+    publish(verb, claim, '0')
   end
 end
 
@@ -108,6 +100,6 @@ passed()
 -- Others sleep for the lease that they have seen, Java without a recheck: nobody would
 -- tell them when a shorter one ends by itself.
 if left > lease + 1000 or left == -1 then
-  tell(ARGV[7])
+  publish(verb, ARGV[7], '0')
 end
 return {1, now, token, more}

@@ -168,19 +168,7 @@ if ARGV[2] == '0' and linger == '0' then
       end
     end
   end
-  local heard = 0
-  if verb == 'PUBLISH' or verb == 'BOTH' then
-    heard = try('PUBLISH', channel, '0')
-    if type(heard) == 'table' then
-      heard = 0
-    end
-  end
-  if verb == 'SPUBLISH' or verb == 'BOTH' then
-    local sharded = try('SPUBLISH', channel, '0')
-    if type(sharded) == 'number' and sharded > heard then
-      heard = sharded
-    end
-  end
+  local heard = publish(verb, channel, '0')
   if list and now > 0 and entry ~= '' then
     return {5, heard, now}
   end
@@ -216,12 +204,7 @@ else
   -- nobody says so when the lock is free. '1' wakes all threads of Redisson that
   -- sleep, '0' one that is about to.
   for _, message in ipairs({'1', '0'}) do
-    if verb == 'PUBLISH' or verb == 'BOTH' then
-      try('PUBLISH', channel, message)
-    end
-    if verb == 'SPUBLISH' or verb == 'BOTH' then
-      try('SPUBLISH', channel, message)
-    end
+    publish(verb, channel, message)
   end
 end
 return {1, count, now}

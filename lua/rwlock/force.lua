@@ -84,11 +84,8 @@ if ARGV[5] then
     redis.pcall('DEL', ARGV[5] .. field)
   end
 end
-if message and (verb == 'PUBLISH' or verb == 'BOTH') then
-  redis.pcall('PUBLISH', channel, message)
-end
-if message and (verb == 'SPUBLISH' or verb == 'BOTH') then
-  redis.pcall('SPUBLISH', channel, message)
+if message then
+  publish(verb, channel, message)
 end
 if half == 'read' and longest < 0 and whole then
   return 0

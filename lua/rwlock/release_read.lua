@@ -40,15 +40,6 @@ local linger, heir = tonumber(ARGV[8] or 0), ARGV[9]
 -- How many readers are asked first.
 local few = 2
 
-local function publish(message)
-  if verb == 'PUBLISH' or verb == 'BOTH' then
-    redis.pcall('PUBLISH', channel, message)
-  end
-  if verb == 'SPUBLISH' or verb == 'BOTH' then
-    redis.pcall('SPUBLISH', channel, message)
-  end
-end
-
 local now = 0
 if notafter > 0 then
   local time = call('TIME')
@@ -63,7 +54,7 @@ local mode = fields[1]
 local left = call('PTTL', lock)
 if not mode then
   if left == -2 then
-    publish('0') -- as Redisson does: it may have been freed by its expiry
+    publish(verb, channel, '0') -- as Redisson does: it may have been freed by its expiry
   end
   return {-1, 0, now}
 end
@@ -141,10 +132,10 @@ if lingers then
   -- Who waits has been told of a longer lease, and looks again: all of them, for
   -- nobody says so when the lock is free. '1' wakes all threads of Redisson that
   -- sleep, and '0' one that is about to.
-  publish('1')
+  publish(verb, channel, '1')
 end
 if freed or lingers or doubt or longest < math.min(left - near, soon) then
-  publish('0') -- where it is not free, who waits has been told of a longer lease, and looks again
+  publish(verb, channel, '0') -- where it is not free, who waits has been told of a longer lease, and looks again
 end
 if count == 0 and now == 0 then
   return 1

@@ -30,15 +30,6 @@ local lock, holder, count, notafter = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonum
 local ahead, prefix, channel, verb = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local linger, heir = tonumber(ARGV[8] or 0), ARGV[9]
 
-local function publish(message)
-  if verb == 'PUBLISH' or verb == 'BOTH' then
-    redis.pcall('PUBLISH', channel, message)
-  end
-  if verb == 'SPUBLISH' or verb == 'BOTH' then
-    redis.pcall('SPUBLISH', channel, message)
-  end
-end
-
 local now = 0
 if notafter > 0 then
   local time = call('TIME')
@@ -51,7 +42,7 @@ end
 local mode = call('HGET', lock, 'mode')
 local left = call('PTTL', lock)
 if not mode and left == -2 then
-  publish('1') -- as Redisson does: it may have been freed by its expiry
+  publish(verb, channel, '1') -- as Redisson does: it may have been freed by its expiry
 end
 local held = 0
 if mode == 'write' then
@@ -101,11 +92,11 @@ end
 if KEYS[2] then
   redis.pcall('DEL', KEYS[2])
 end
-publish('1')
+publish(verb, channel, '1')
 if linger > 0 and longest < 0 then
   -- It stays closed, and nobody says so when it is free: who waits has been told of a
   -- longer lease, and looks again. '1' wakes all threads of Redisson that sleep, and
   -- '0' one that is about to.
-  publish('0')
+  publish(verb, channel, '0')
 end
 return {1, 0, now}

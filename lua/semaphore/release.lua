@@ -61,11 +61,6 @@ if type(total) == 'table' then -- another kind of value, more than can be counte
   return total
 end
 if total > 0 and tonumber(n) > 0 then
-  if verb == 'PUBLISH' or verb == 'BOTH' then
-    redis.pcall('PUBLISH', channel, total)
-  end
-  if verb == 'SPUBLISH' or verb == 'BOTH' then
-    redis.pcall('SPUBLISH', channel, total)
-  end
+  publish(verb, channel, total)
 end
 return now

@@ -47,11 +47,6 @@ else
   call('SET', permits, n)
 end
 if tonumber(n) > 0 then
-  if verb == 'PUBLISH' or verb == 'BOTH' then
-    redis.pcall('PUBLISH', channel, n)
-  end
-  if verb == 'SPUBLISH' or verb == 'BOTH' then
-    redis.pcall('SPUBLISH', channel, n)
-  end
+  publish(verb, channel, n)
 end
 return {1, now}
