@@ -25,6 +25,8 @@ type place struct {
 	nonce string
 	n     uint64 // number of the holder
 	id    string // the holder as Redis shows it
+
+	accepted bool // Redis has said so
 }
 
 // A grant is a hold of the lock, and what ends its context.
@@ -76,17 +78,13 @@ func (c *candidate) campaign(ctx context.Context) (grant, error) {
 		stand()
 	}
 	for {
-		var news <-chan struct{} // it is for those who have a place
-		if c.place != nil {
-			news = c.member.news
-		}
 		select {
 		case g := <-locked:
 			if g.err != nil {
 				stop()
 				c.giveUpPlace(ctx)
 			}
-			c.place = nil
+			c.take(nil)
 			return g, g.err
 		case <-others:
 			others = nil
@@ -95,9 +93,8 @@ func (c *candidate) campaign(ctx context.Context) (grant, error) {
 			leave()
 			c.giveUpPlace(ctx)
 			return grant{}, ctx.Err()
-		case <-news:
-			// The lock may have been passed. To ask for it takes no longer than to read that.
-			if g, ok := c.takePlace(ctx, false); ok {
+		case <-c.member.named: // the lock was passed to the holder of c's place
+			if g, ok := c.takePlace(ctx); ok {
 				leave()
 				return g, nil
 			}
@@ -124,32 +121,54 @@ func (c *candidate) offered(ctx context.Context, st state) (grant, bool) {
 		return grant{}, false
 	}
 	if c.place == nil || c.place.nonce != st.nonce {
-		n := engine.NewHolder()
-		p := &place{st.nonce, n, c.engine.HolderID(n)}
-		if got, err := c.scripts.accept(ctx, p.id, p.nonce, true); err == nil && got != refused {
-			c.place = p
-			select {
-			case <-c.member.news: // of before
-			default:
-			}
+		if st.accepted != "" {
+			return grant{}, false // by another candidate with its identity
 		}
-		return grant{}, false
+		n := engine.NewHolder()
+		c.take(&place{nonce: st.nonce, n: n, id: c.engine.HolderID(n)})
 	}
-	if !st.passed || st.accepted != c.place.id {
-		return grant{}, false
+	switch {
+	case st.passed && st.accepted == c.place.id:
+		return c.takePlace(ctx)
+	case st.accepted == "" && !c.place.accepted:
+		// Without an answer it may have been accepted, and will be by the same holder.
+		got, err := c.scripts.accept(ctx, c.place.id, c.place.nonce, true)
+		switch {
+		case err == nil && got == refused:
+			c.take(nil)
+		case err == nil:
+			c.place.accepted = true
+		}
 	}
-	return c.takePlace(ctx, true)
+	return grant{}, false
 }
 
-// takePlace acquires the lock for the holder of the place of c; passed says that Redis
-// has shown that holder to have it. The request goes on when ctx is done, so that its
-// result is known. c keeps the place until it has the lock, or had it passed and lost it.
-func (c *candidate) takePlace(ctx context.Context, passed bool) (grant, bool) {
+// take makes p the place of c; nil is none.
+func (c *candidate) take(p *place) {
+	c.place = p
+	name := ""
+	if p != nil {
+		name = p.id
+	}
+	c.member.expect(name)
+	select {
+	case <-c.member.named: // of before
+	default:
+	}
+}
+
+// takePlace acquires the lock, which was passed to the holder of c's place. The request
+// goes on when ctx is done, so that its result is known. If Redis has not said who has the
+// lock, c keeps the place: it asks again, or gives it up.
+func (c *candidate) takePlace(ctx context.Context) (grant, bool) {
+	if c.place == nil {
+		return grant{}, false // it has been given up since
+	}
 	pctx, end := context.WithCancelCause(engine.WithHolder(engine.WithoutHolder(context.WithoutCancel(ctx)), c.place.n))
 	h, err := c.lock.TryLock(pctx, c.lease())
 	var taken *latchkey.TakenError
-	if err == nil || passed && errors.As(err, &taken) {
-		c.place = nil
+	if err == nil || errors.As(err, &taken) {
+		c.take(nil)
 	}
 	if err != nil {
 		end(nil)
@@ -159,7 +178,7 @@ func (c *candidate) takePlace(ctx context.Context, passed bool) (grant, bool) {
 	return grant{h, nil, func() { forget(); end(nil) }}, true
 }
 
-// giveUpPlace takes back what c has accepted.
+// giveUpPlace declines what c has accepted, or may have.
 func (c *candidate) giveUpPlace(ctx context.Context) {
 	p := c.place
 	if p == nil {
@@ -167,12 +186,12 @@ func (c *candidate) giveUpPlace(ctx context.Context) {
 	}
 	ctx = context.WithoutCancel(ctx)
 	if got, err := c.scripts.accept(ctx, p.id, p.nonce, false); err == nil && got == has {
-		if g, ok := c.takePlace(ctx, true); ok {
+		if g, ok := c.takePlace(ctx); ok {
 			_ = g.hold.Unlock(ctx)
 			g.stop()
 		}
 	}
-	c.place = nil
+	c.take(nil)
 }
 
 // lease is the option that sets the lease of the lock.

@@ -199,6 +199,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // A tenure is a term of this candidate.
 type tenure struct {
 	hold   *latchkey.Hold
+	since  time.Time
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	offers chan struct{} // holds a token while a Transfer is under way
@@ -221,7 +222,7 @@ func (c *candidate) lead(ctx context.Context, g grant, fn func(context.Context, 
 		}
 		return false, err
 	}
-	t := &tenure{hold: g.hold, offers: make(chan struct{}, 1), over: make(chan struct{})}
+	t := &tenure{hold: g.hold, since: since, offers: make(chan struct{}, 1), over: make(chan struct{})}
 	t.ctx, t.cancel = context.WithCancelCause(engine.ContextFor(ctx, engine.HeldOf(g.hold)))
 	e.mu.Lock()
 	e.term = t

@@ -711,6 +711,125 @@ func TestTransferToOneWhoStops(t *testing.T) {
 	})
 }
 
+// A candidate that stops while it accepts declines what it has accepted: nobody waits for it.
+func TestTransferToOneWhoStopsAccepting(t *testing.T) {
+	for _, when := range []string{"before", "after", "without a reply"} {
+		redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+			ts := newTerms(t)
+			ra := ts.stand(b.Client(), "a", elect.Lease(time.Minute))
+			require.Equal(t, "a", ts.comes())
+			away := b.Client()
+			rb := ts.stand(away, "b", elect.Lease(time.Minute))
+			b.Advance(time.Second)
+			for _, r := range []struct {
+				*running
+				to string
+			}{{ra, "b"}, {rb, "a"}} { // all scripts are loaded
+				require.NoError(t, r.Transfer(t.Context(), r.to))
+				require.Equal(t, r.to, ts.comes())
+				b.Advance(time.Second)
+			}
+			b.Link(away).Delay(20 * time.Millisecond)
+			b.Link(away).OnCommand(func(args []string) redistest.Act {
+				if !locktest.Runs(args, lua.ElectAccept) {
+					return redistest.Pass
+				}
+				switch when {
+				case "after":
+					time.AfterFunc(10*time.Millisecond, rb.cancel)
+				case "before":
+					rb.cancel()
+				default:
+					rb.cancel()
+					b.Link(away).OnCommand(nil)
+					return redistest.LoseRST
+				}
+				return redistest.Pass
+			})
+			start := time.Now()
+			_ = ra.Transfer(t.Context(), "b") // it may have been passed, and given back
+			rb.stop(t)
+			redistest.Until(t, "a leader", func() bool {
+				ts.mu.Lock()
+				defer ts.mu.Unlock()
+				return ts.live.Err() == nil
+			})
+			require.Less(t, time.Since(start), 2*time.Second, when)
+			b.Link(away).OnCommand(nil)
+			b.Link(away).Delay(0)
+			ra.stop(t)
+		})
+	}
+}
+
+// A candidate takes the lock that is passed to it also if a reply is lost.
+func TestTransferAndALostReply(t *testing.T) {
+	for n := range 40 {
+		redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+			ts := newTerms(t)
+			a := elect.New(locktest.NewClient(t, b.Client()), "e", elect.Identity("a"))
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			slow := make(chan time.Duration, 1)
+			go func() {
+				ended <- a.Run(ctx, func(ctx context.Context, term elect.Term) error {
+					ts.begin(ctx, "a", term)
+					<-ctx.Done()
+					select {
+					case d := <-slow:
+						time.Sleep(d)
+					default:
+					}
+					return nil
+				})
+			}()
+			require.Equal(t, "a", ts.comes())
+			away := b.Client()
+			rb, rc := ts.stand(away, "b"), ts.stand(b.Client(), "c")
+			b.Advance(time.Second)
+			require.NoError(t, a.Transfer(t.Context(), "b"))
+			require.Equal(t, "b", ts.comes())
+			require.NoError(t, rb.Transfer(t.Context(), "a"))
+			require.Equal(t, "a", ts.comes())
+			b.Advance(3 * time.Second)
+			slow <- time.Duration(n) * 2 * time.Millisecond
+			b.Link(away).Delay(10 * time.Millisecond)
+			var lost atomic.Bool
+			b.Link(away).OnCommand(func(args []string) redistest.Act {
+				if (locktest.Runs(args, lua.RLockAcquire) || locktest.Runs(args, lua.RLockRelease)) && !lost.Swap(true) {
+					return redistest.LoseRST
+				}
+				return redistest.Pass
+			})
+			require.NoError(t, a.Transfer(t.Context(), "b"))
+			require.Equal(t, "b", ts.comes())
+			require.True(t, lost.Load())
+			b.Link(away).OnCommand(nil)
+			b.Link(away).Delay(0)
+			cancel()
+			require.ErrorIs(t, <-ended, context.Canceled)
+			rc.stop(t)
+			rb.stop(t)
+		})
+	}
+}
+
+// A Transfer writes a record that is lost again.
+func TestTransferAfterTheRecordIsLost(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		ts := newTerms(t)
+		ra := ts.stand(b.Client(), "a")
+		require.Equal(t, "a", ts.comes())
+		rb := ts.stand(b.Client(), "b")
+		b.Advance(time.Second)
+		require.EqualValues(t, 1, b.Redis.Del(t.Context(), "{e}:latchkey_leader").Val())
+		require.NoError(t, ra.Transfer(t.Context(), "b"))
+		require.Equal(t, "b", ts.comes())
+		rb.stop(t)
+		ra.stop(t)
+	})
+}
+
 // A reply that is lost, and a request that is carried out twice, do no harm.
 func TestLostReplies(t *testing.T) {
 	for _, act := range []redistest.Act{redistest.LoseRST, redistest.Twice} {

@@ -109,7 +109,14 @@ func (e *Election) offer(ctx context.Context, t *tenure, identity string) (holde
 	nonce := rand.Text()
 	m := e.scripts.join(false, func(st *state) bool { return st.nonce == nonce && st.accepted != "" })
 	defer m.leave()
-	switch got, err := e.scripts.offer(ctx, t.hold, nonce, identity); {
+	got, err := e.scripts.offer(ctx, t.hold, nonce, identity)
+	if err == nil && got == notHolder { // or the record is lost
+		st, _, lost := e.scripts.begin(ctx, t.hold.HolderID(), t.hold.Token(), t.since, &e.cfg)
+		if lost == nil && st == done {
+			got, err = e.scripts.offer(ctx, t.hold, nonce, identity)
+		}
+	}
+	switch {
 	case err != nil:
 		return "", err
 	case got != done:

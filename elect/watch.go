@@ -40,7 +40,8 @@ type member struct {
 	*watch
 	after int           // the request after which it is told
 	wake  chan struct{} // it has room for one
-	news  chan struct{} // likewise: Redis is about to be asked
+	name  string        // guarded by watch.mu
+	named chan struct{} // likewise: a message was the name
 	wants func(*state) bool
 }
 
@@ -59,7 +60,7 @@ func (s *scripts) join(fresh bool, wants func(*state) bool) *member {
 		go w.run(ctx, s)
 	}
 	w.refs++
-	m := &member{watch: w, wake: make(chan struct{}, 1), news: make(chan struct{}, 1), wants: wants}
+	m := &member{watch: w, wake: make(chan struct{}, 1), named: make(chan struct{}, 1), wants: wants}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.members[m] = struct{}{}
@@ -126,14 +127,29 @@ const (
 	afterFailure = time.Second
 )
 
+// expect makes a message that is name tell m so, by named.
+func (m *member) expect(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.name = name
+}
+
+// hear takes a message on the Redis channel of the election.
+func (w *watch) hear(message string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for m := range w.members {
+		if m.name != "" && m.name == message {
+			signal(m.named)
+		}
+	}
+}
+
 func (w *watch) run(ctx context.Context, s *scripts) {
 	defer close(w.ended)
-	s.engine.Watch(ctx, s.channel, w.now, func(ctx context.Context) time.Duration {
+	s.engine.Watch(ctx, s.channel, w.now, w.hear, func(ctx context.Context) time.Duration {
 		w.mu.Lock()
 		w.asked++
-		for m := range w.members {
-			signal(m.news)
-		}
 		w.mu.Unlock()
 		st, err := s.read(ctx, "observe")
 		if err != nil {

@@ -21,6 +21,12 @@ var electBugs = []Bug{
 		Package: "elect", Run: "^TestTransfer$",
 	},
 	{
+		Name: "elect/accepted-without-an-answer", What: "a candidate that has no answer to its acceptance forgets it: the lock is passed to nobody",
+		File: "elect/candidate.go",
+		Old:  "case err == nil && got == refused:", New: "case err != nil || got == refused:",
+		Package: "elect", Run: "^TestTransferToOneWhoStopsAccepting$",
+	},
+	{
 		Name: "elect/resigner-first", What: "who resigns stands again at once, before those who wait",
 		File: "elect/election.go",
 		Old:  "c.resigned = number", New: "c.resigned = 0",

@@ -221,7 +221,7 @@ var lockBugs = []Bug{
 	{
 		Name: "rlock/pass-tells-no-candidate", What: "who is passed a lock hears of it at the recheck",
 		File: "lua/rlock/pass.lua",
-		Old:  "    publish(verb, claim, '0')\n", New: "",
+		Old:  "    publish(verb, claim, to)\n", New: "",
 		Package: "elect", Run: "^TestTransferRoundTrips$",
 	},
 }

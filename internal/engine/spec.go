@@ -176,7 +176,7 @@ type Return struct {
 // A Claim is a hash in Redis whose field accepted is the holder who claims the lock.
 type Claim struct {
 	Key     string
-	Channel string // told once the lock is passed
+	Channel string // hears the holder to whom the lock is passed
 }
 
 // A Renewal is one lock of a batch.

@@ -23,8 +23,8 @@
 -- ARGV[7]  Redis channel of the lock (may be absent)
 -- ARGV[8]  how to publish: 'PUBLISH', 'SPUBLISH', 'BOTH' or 'NONE' (absent when
 --          ARGV[7] is)
--- ARGV[9]  Redis channel that is told once the lock is passed, for a lock that is only
---          passed to who has claimed it (may be absent, or '')
+-- ARGV[9]  Redis channel on which the lock, once it is passed, is said to be ARGV[2]'s; for
+--          a lock that is only passed to who has claimed it (may be absent, or '')
 -- ARGV[10...] entries of the holder who takes, to take out of the list (may be absent)
 --
 -- Returns {1, server ms, token, more}  passed; so many tokens behind that one are
@@ -57,7 +57,7 @@ local function passed()
     redis.pcall('ZREM', KEYS[#KEYS], unpack(ARGV, 10))
   end
   if claim ~= '' then
-    publish(verb, claim, '0')
+    publish(verb, claim, to)
   end
 end
 
