@@ -45,7 +45,7 @@ func (m *Memo) Wait(ctx context.Context, op string, seen Record) (rec Record, er
 	defer stop()
 	var failing time.Time
 	over := false
-	m.engine.Watch(wctx, m.channel, nil, func(wctx context.Context) time.Duration {
+	m.engine.Watch(wctx, m.channel, nil, nil, func(wctx context.Context) time.Duration {
 		if over {
 			return 0
 		}
