@@ -40,8 +40,8 @@ type member struct {
 	*watch
 	after int           // the request after which it is told
 	wake  chan struct{} // it has room for one
+	named chan struct{} // likewise: a message was name
 	name  string        // guarded by watch.mu
-	named chan struct{} // likewise: a message was the name
 	wants func(*state) bool
 }
 
