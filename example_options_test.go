@@ -110,7 +110,7 @@ func ExampleHoldAtLeast() {
 	// b finds it done
 }
 
-// Who finds the job done asks who did it.
+// A machine that finds the job done asks who did it.
 func ExampleHoldAtLeast_label() {
 	rdb, stop := connect()
 	defer stop()

@@ -110,7 +110,7 @@ func TestLabelEndsWithALostHold(t *testing.T) {
 	}
 }
 
-// Who gets a lock from a holder with a label has none of its own.
+// A holder that gets a lock from one with a label has none of its own.
 func TestLabelIsNotHandedOver(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t)

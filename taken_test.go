@@ -190,7 +190,7 @@ func TestRefusalsByStrangers(t *testing.T) {
 	})
 }
 
-// Who may not look is refused all the same, and so is who is not answered in time; where
+// A caller that may not look is refused all the same, and so is one that is not answered in time; where
 // nobody knows who has the lock, nobody is said to have it.
 func TestRefusalsWithoutDetails(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {

@@ -191,7 +191,7 @@ func wakeRound(b *testing.B, here, there *redis.Client) (floor, ours float64) {
 // BenchmarkWakeUpByHand is the same without a library on either side. "by-hand" is
 // the least that Redisson's protocol allows, a script that deletes and publishes, a bare
 // go-redis subscriber, and a script that takes: one round trip more than BLPOP, which
-// Redis answers by itself. "given-by-hand" is a script that gives the lock to who waits.
+// Redis answers by itself. "given-by-hand" is a script that gives the lock to a waiter.
 func BenchmarkWakeUpByHand(b *testing.B) {
 	var floors, hands, gifts []float64
 	for b.Loop() {

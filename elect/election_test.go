@@ -438,7 +438,7 @@ func TestRefusedPassword(t *testing.T) {
 	})
 }
 
-// Who resigns stands behind the others, and leads again when it is alone.
+// A leader that resigns stands behind the others, and leads again when it is alone.
 func TestResign(t *testing.T) { onBoth(t, testResign) }
 
 func testResign(t *testing.T, rdb redis.UniversalClient, _ bool) {
@@ -1006,7 +1006,7 @@ func TestLeasesDiffer(t *testing.T) {
 	})
 }
 
-// Who has lost the lock, or comes after a later term, does not begin.
+// A candidate that has lost the lock, or comes after a later term, does not begin.
 func TestBeginScript(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
 	ctx := t.Context()

@@ -106,7 +106,7 @@ func AtMost(d time.Duration) KeysOption {
 // Scope sets whose a key is, by a function that returns the user of a request: two users
 // may use the same key, and neither gets the other's response. The user must be known
 // from more than the request's claim, so Middleware stands behind what authenticates.
-// Default: all requests share their keys, and who knows a key gets the response.
+// Default: all requests share their keys, and whoever knows a key gets the response.
 func Scope(user func(*http.Request) string) Option {
 	return option(func(c *config) {
 		if user == nil {

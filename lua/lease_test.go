@@ -258,7 +258,7 @@ func interpose(script *lua.Script, over int, refused []string) string {
 }
 
 // TestNothingWithoutAnEnd: no key stays without an end, whichever PEXPIRE deletes its key,
-// and whatever a user may not do. Who may neither set an expiry nor delete can do harm.
+// and whatever a user may not do. A user that may neither set an expiry nor delete can do harm.
 func TestNothingWithoutAnEnd(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
 	for _, l := range leasedScripts() {

@@ -184,7 +184,7 @@ func TestRetry(t *testing.T) {
 	})
 }
 
-// Who waits for the end of a run that is done does not run it again.
+// A caller that waits for the end of a run does not run it again once it is done.
 func TestRetryOfADoneFire(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 		fire := time.Now()
@@ -354,7 +354,7 @@ func TestNoOverlap(t *testing.T) {
 	}
 }
 
-// Who looks need not know the options of a job to see that it runs.
+// One need not know the options of a job to see that it runs.
 func TestRunningSeenByOthers(t *testing.T) {
 	for _, opts := range [][]once.Option{nil, {once.NoOverlap()}} {
 		redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {

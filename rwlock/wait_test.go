@@ -780,7 +780,7 @@ func TestReadersAreNotStarved(t *testing.T) {
 			if time.Since(start) > 0 {
 				kept++
 			}
-			// Who has it, has it.
+			// Whoever has it, has it.
 			b.unlock(b.must(rw.ReadLock().TryLock(h.Context())))
 			b.unlock(h)
 		}

@@ -388,7 +388,7 @@ func TestWireLongestLease(t *testing.T) {
 		if w.aJava {
 			w.hears("")
 		} else {
-			w.hears("0") // the lease ends sooner than who waits has heard
+			w.hears("0") // the lease ends sooner than the waiters have heard
 		}
 		w.yes(w.b.unread())
 		w.hears("0")

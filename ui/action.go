@@ -83,7 +83,7 @@ func (h *Handler) action(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, q, http.StatusBadRequest, "the name that was typed is another one")
 		return
 	}
-	// Who asked may leave; then it is done all the same, and audited.
+	// The one who asked may leave; then it is done all the same, and audited.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actWithin)
 	defer cancel()
 	err = h.do(ctx, a)

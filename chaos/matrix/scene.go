@@ -244,7 +244,7 @@ func (c *cell) settle() {
 func (c *cell) handOver() {
 	lossy := c.row.lossy
 	if c.held.lost != nil && (c.row.long || lossy) {
-		// Who has lost it is told by the end of the lease at the latest; a holder who
+		// A holder that has lost it is told by the end of the lease at the latest; a holder who
 		// has not may learn it with his release.
 		select {
 		case <-c.held.lost:

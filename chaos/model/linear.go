@@ -59,7 +59,7 @@ func (v *Verdict) overlap(key string, capacity int, h *history.Entry, against []
 }
 
 // tokens checks that whoever asked after another had been granted has the greater
-// token. A loss of data is no excuse, but for who was handed in memory what had been
+// token. A loss of data is no excuse, but for a holder that was handed in memory what had been
 // granted before: with its token, which the resource refuses.
 func tokens(key string, entries []history.Entry, losses []Loss) []Violation {
 	var with []*history.Entry

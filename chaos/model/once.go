@@ -12,7 +12,7 @@ import (
 func (l Loss) forgets() bool { return l.Lease == 0 || l.Step >= history.Kept }
 
 // fire checks the calls for one fire of a job: it is done once at most, no run begins
-// after that, there are no more runs than attempts, and who was told that there is
+// after that, there are no more runs than attempts, and a caller that was told that there is
 // nothing to do was told the truth. What Redis may have forgotten meanwhile is not
 // looked at.
 func (v *Verdict) fire(key string, entries []history.Entry, losses []Loss) {

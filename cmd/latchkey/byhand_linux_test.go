@@ -30,7 +30,7 @@ type acquired struct {
 	LeaseMs int64  `json:"lease_ms"`
 }
 
-// What acquire takes outlives it, until release gives it to who waits.
+// What acquire takes outlives it, until release gives it to a waiter.
 func TestAcquireExtendRelease(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -105,7 +105,7 @@ func TestAcquireExtendRelease(t *testing.T) {
 	assert.Equal(t, []string{worker.Value.HolderID(), "1"}, s.Do(t, "HGETALL", "deploy"))
 }
 
-// An acquire waits, as run does, and who was first in a queue is.
+// An acquire waits, as run does, and is first where it was first in a queue.
 func TestAcquireWaits(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -245,7 +245,7 @@ func TestByHandUsage(t *testing.T) {
 	}
 }
 
-// A label cannot harm the terminal of who is refused.
+// A label cannot harm the terminal of a caller that is refused.
 func TestAcquireWithHostileLabels(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -86,7 +86,7 @@ func TestForceUnlockByTheBeginning(t *testing.T) {
 	assert.Contains(t, stderr, "2 holders of data begin with that")
 }
 
-// Who has come after the one that looked dead keeps what he has.
+// The next holder after one that looked dead keeps what it has.
 func TestForceUnlockOfAChangedHolder(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -120,7 +120,7 @@ func (j *job) options() []once.Option {
 }
 
 // A failure is why a run of a job has failed: its text is for the record, and what it
-// wraps is for who has called run.
+// wraps is for the caller of run.
 type failure struct {
 	text string
 	err  error

@@ -59,7 +59,7 @@ func TestFire(t *testing.T) {
 	assert.Equal(t, "failed", r.Outcome)
 	assert.Equal(t, "exit status 3", r.Error)
 	assert.Regexp(t, "^.+@.+ sh$", r.Label)
-	// Who comes later has nothing to do, however the time is written.
+	// A run that comes later has nothing to do, however the time is written.
 	for _, flag := range []string{fireFlag, "--fire=2027-01-15T09:00:00+01:00", "--fire=1.8e9", "--fire=1800000000.0004"} {
 		code, stdout, stderr = execute(t, runAt(s, []string{flag, "--label", "me", "job"}, sh("echo again"))...)
 		assert.Zero(t, code)
@@ -240,7 +240,7 @@ func TestFireOfAMachineThatDies(t *testing.T) {
 	}
 }
 
-// Who is asked to end does not run the job again; a job that is run again takes signals
+// A process that is asked to end does not run the job again; a job that is run again takes signals
 // as it did the first time.
 func TestFireAndSignals(t *testing.T) {
 	t.Parallel()

@@ -93,7 +93,7 @@ func TestOnceOutlivesShutdown(t *testing.T) {
 	})
 }
 
-// Who loses the lock learns it from Unlock, and the run is not noted as done.
+// A holder that loses the lock learns it from Unlock, and the run is not noted as done.
 func TestOnceLost(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 		rdb := b.Client()

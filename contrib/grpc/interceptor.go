@@ -35,7 +35,7 @@ type config struct {
 
 // Scope sets whose a key is, by a function that returns the user of a call: two users may
 // use the same key, and neither gets the other's reply. It panics if user is nil. Default:
-// all calls share their keys, and who knows a key gets the reply.
+// all calls share their keys, and whoever knows a key gets the reply.
 func Scope(user func(ctx context.Context) string) Option {
 	if user == nil {
 		panic("grpc: Scope: the function is nil")

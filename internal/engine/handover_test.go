@@ -92,7 +92,7 @@ func (r *slowToRenew) Renew(_ context.Context, _ *Engine, _ run.Options, batch [
 }
 
 // An Extend that is answered as its hold is given back has made the lease longer than
-// anybody asks for who waits.
+// anybody asks for the waiters.
 func TestExtendAnsweredAsTheHoldIsGivenUp(t *testing.T) {
 	scripts := &slowToRenew{under: make(chan struct{}), goOn: make(chan struct{})}
 	inMemory(t, scripts, func(_ *Engine, s *Spec) {

@@ -168,7 +168,7 @@ func TestWait(t *testing.T) {
 		name string
 		end  func(ctx context.Context, m *memo.Memo, c *memo.Call) error
 		want memo.Record
-		next memo.State // for who comes later
+		next memo.State // for those who come later
 	}{
 		{"Keep", func(ctx context.Context, _ *memo.Memo, c *memo.Call) error {
 			return c.Keep(ctx, "do", []byte("v"), time.Hour, 0)
@@ -240,7 +240,7 @@ func TestWaitWithoutMessages(t *testing.T) {
 	})
 }
 
-// An error reaches who has waited for its call, also when another call runs already.
+// An error reaches those who have waited for its call, also when another call runs already.
 func TestErrorOfTheCallBefore(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 		m, them := newMemo(locktest.NewClient(t, b.Client()), "x"), newMemo(locktest.NewClient(t, b.Client()), "x")
@@ -321,7 +321,7 @@ func (h *lostBeforeBegin) see(cmds ...redis.Cmder) {
 	}
 }
 
-// Who has lost the lock before it can begin has begun nothing.
+// A caller that loses the lock before it can begin has begun nothing.
 func TestLostBeforeBegin(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb func() redis.UniversalClient) {
 		r, mine := rdb(), redistest.User(t, rdb()) // which has the hook
@@ -415,7 +415,7 @@ func TestInDoubt(t *testing.T) {
 	})
 }
 
-// Who is inside a call does not wait for itself, and has no part of the lock.
+// A caller inside a call does not wait for itself, and has no part of the lock.
 func TestInside(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 		c := locktest.NewClient(t, b.Client())

@@ -93,7 +93,7 @@ func Leader(name string) string { return Suffixed(name, "latchkey_leader") + twi
 func LeaderLike(pattern string) string { return "*" + pattern + "*:latchkey_leader*" }
 
 // LeaderChannel returns the Redis channel on which is told that the record of an election
-// has changed, whose key is record. Who may wait for locks of that name may use it.
+// has changed, whose key is record. Any user that may wait for locks of that name may use it.
 func LeaderChannel(record string) string { return Prefixed("redisson_lock__channel", record) }
 
 // Memo returns the keys of what came of a call under key, for one kind of call: its lock,

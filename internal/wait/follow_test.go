@@ -66,7 +66,7 @@ func inFollowing(t *testing.T, set func(p *wait.Policy), f func(f *following)) {
 	})
 }
 
-// Who follows asks nothing until it is the head, and then as anybody else would.
+// A follower asks nothing until it is the head, and then as anybody else would.
 func TestFollow(t *testing.T) {
 	inFollowing(t, nil, func(f *following) {
 		advance(time.Minute)
@@ -142,7 +142,7 @@ func TestFollowerGivesUp(t *testing.T) {
 	}
 }
 
-// Who comes after the end follows nobody, though others are there yet. Who comes to
+// A caller that comes after the end follows nobody, though others are there yet. One that comes to
 // be the head after it does not ask.
 func TestFollowAfterTheEnd(t *testing.T) {
 	inFollowing(t, nil, func(f *following) {
@@ -162,7 +162,7 @@ func TestFollowAfterTheEnd(t *testing.T) {
 	})
 }
 
-// Who waits without following knows of the end by Policy.Closed, or does without it.
+// A waiter that does not follow knows of the end by Policy.Closed, or does without it.
 func TestEndIsForFollowers(t *testing.T) {
 	inFollowing(t, nil, func(f *following) {
 		c := newClaim(always)

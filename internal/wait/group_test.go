@@ -180,7 +180,7 @@ func TestGroupIsBounded(t *testing.T) {
 	})
 }
 
-// Who leaves while the head asks for it is told nothing, though it was served:
+// A waiter that leaves while the head asks for it is told nothing, though it was served:
 // it knows that it was enlisted.
 func TestGroupMemberLeaves(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -240,7 +240,7 @@ func TestTogether(t *testing.T) {
 	})
 }
 
-// Where the answer says so, only those are let in who stood in line at the
+// Where the answer says so, only those are let in that stood in line at the
 // question before, which was refused.
 func TestTogetherWithThoseOfBefore(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

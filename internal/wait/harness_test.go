@@ -12,7 +12,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/wait"
 )
 
-// inBubble runs f in a bubble of fake time. Who waits there for what never comes asks
+// inBubble runs f in a bubble of fake time. A waiter there for what never comes asks
 // again for ever, and so the bubble would not end.
 func inBubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()

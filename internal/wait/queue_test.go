@@ -292,7 +292,7 @@ func TestReservation(t *testing.T) {
 	})
 }
 
-// Who is next after one that was given the thing asks when the lease given has ended.
+// The next one after a waiter that was given the thing asks when the lease given has ended.
 func TestNextAsksAtTheEndOfWhatIsGiven(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		const lease = recheck / 5

@@ -246,7 +246,7 @@ func TestKeepTellsFirst(t *testing.T) {
 }
 
 // A hint comes while a reservation is under way: the head asks, and is told by its
-// claim, which waits for who gives.
+// claim, which waits for the giver.
 func TestReservationKeptWhileItAsks(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := reservation(t)

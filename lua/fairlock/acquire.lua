@@ -97,7 +97,7 @@ if refused then
         if not call('ZSCORE', scores, holder) then
           return added
         end
-        added = 0 -- at the memory limit, where who waits goes on waiting
+        added = 0 -- at the memory limit, where waiters go on waiting
       end
       if added == 0 then
         return n, 0, call('LLEN', queue) == n

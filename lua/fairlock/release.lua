@@ -91,7 +91,7 @@ else
       if KEYS[5] then
         try('DEL', KEYS[5])
       end
-      -- Who waits has been told of a longer lease, and looks again: all of them, for nobody
+      -- The waiters have been told of a longer lease, and look again: all of them, for nobody
       -- says so when the lock is free, and the one whose turn is next may give up before.
       for _, whom in ipairs(all) do
         tell(prefix, whom, '0', verb)

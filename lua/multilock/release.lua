@@ -94,7 +94,7 @@ else
   end
 end
 if freed then
-  -- When they stay closed, too: who waits has been told of a longer lease, and all
+  -- When they stay closed, too: the waiters have been told of a longer lease, and all
   -- look again, for nobody says so when they are free. '1' wakes all threads of
   -- Redisson that sleep, '0' one, or one that is about to.
   for _, message in ipairs(linger > 0 and {'1', '0'} or {'0'}) do

@@ -1,5 +1,5 @@
 -- permitsemaphore/update: give a permit another lease, from now, and its label with it.
--- When that is a shorter one, who waits is told, and looks again when it ends. Asking
+-- When that is a shorter one, waiters are told, and look again when it ends. Asking
 -- twice is the same as asking once: the request is remembered, so that one that comes
 -- again does not undo a later one. A lease for ever leaves the end of the label as it is.
 --

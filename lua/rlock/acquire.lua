@@ -53,7 +53,7 @@ if not mine then
   end
   if left ~= -2 then
     if list and entry ~= '' then
-      -- Who asks again keeps its place, for a while.
+      -- A waiter that asks again keeps its place, for a while.
       local at = time[1] * 1000000 + time[2]
       local since = redis.pcall('ZSCORE', list, entry)
       if type(since) == 'table' or not since or at - since > 5000000 then

@@ -1,5 +1,5 @@
 -- rlock/pass: give the lock back and take it for another holder, at once, so that
--- nobody else has it in between; who waits is told only of a lease that has become
+-- nobody else has it in between; waiters are told only of a lease that has become
 -- shorter. Asking twice does the same as asking once. Nothing here is refused by a
 -- server at its memory limit.
 --
@@ -24,7 +24,7 @@
 -- ARGV[8]  how to publish: 'PUBLISH', 'SPUBLISH', 'BOTH' or 'NONE' (absent when
 --          ARGV[7] is)
 -- ARGV[9]  Redis channel on which the lock, once it is passed, is said to be ARGV[2]'s; for
---          a lock that is only passed to who has claimed it (may be absent, or '')
+--          a lock that is only passed to the one who has claimed it (may be absent, or '')
 -- ARGV[10...] entries of the holder who takes, to take out of the list (may be absent)
 --
 -- Returns {1, server ms, token, more}  passed; so many tokens behind that one are
@@ -91,7 +91,7 @@ call('HSET', lock, to, 1)
 call('HDEL', lock, from)
 local done = redis.pcall('PEXPIRE', lock, lease)
 if type(done) == 'table' then
-  -- Who takes would count on that lease.
+  -- The holder who takes would count on that lease.
   call('HSET', lock, from, has[2])
   call('HDEL', lock, to)
   return done

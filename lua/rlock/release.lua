@@ -200,7 +200,7 @@ else
   if ARGV[10] == '1' then
     try('DEL', KEYS[#KEYS])
   end
-  -- Who waits has been told of a longer lease, and looks again: all of them, for
+  -- The waiters have been told of a longer lease, and look again: all of them, for
   -- nobody says so when the lock is free. '1' wakes all threads of Redisson that
   -- sleep, '0' one that is about to.
   for _, message in ipairs({'1', '0'}) do

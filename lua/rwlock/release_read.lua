@@ -5,7 +5,7 @@
 -- It asks for the timeouts of some other read holds and deletes the holder's own, all
 -- of whose keys it builds; those who have none are dead, and are taken out. Where
 -- there are more than 32, the lock keeps its lease, though that may be the longest by
--- now, and who waits is told to look when all who are looked at are dead. Redisson looks
+-- now, and waiters are told to look when all readers that are looked at are dead. Redisson looks
 -- at all, and then the lock has the longest lease of those who are left.
 --
 -- Cost: O(n) for n holds of the readers that are looked at, at most 32, and of this
@@ -129,13 +129,13 @@ if count == 0 and KEYS[2] then
 end
 local lingers = count == 0 and linger > 0 and mode == 'read'
 if lingers then
-  -- Who waits has been told of a longer lease, and looks again: all of them, for
+  -- The waiters have been told of a longer lease, and look again: all of them, for
   -- nobody says so when the lock is free. '1' wakes all threads of Redisson that
   -- sleep, and '0' one that is about to.
   publish(verb, channel, '1')
 end
 if freed or lingers or doubt or longest < math.min(left - near, soon) then
-  publish(verb, channel, '0') -- where it is not free, who waits has been told of a longer lease, and looks again
+  publish(verb, channel, '0') -- where it is not free, the waiters have been told of a longer lease, and look again
 end
 if count == 0 and now == 0 then
   return 1

@@ -94,8 +94,8 @@ if KEYS[2] then
 end
 publish(verb, channel, '1')
 if linger > 0 and longest < 0 then
-  -- It stays closed, and nobody says so when it is free: who waits has been told of a
-  -- longer lease, and looks again. '1' wakes all threads of Redisson that sleep, and
+  -- It stays closed, and nobody says so when it is free: the waiters have been told of a
+  -- longer lease, and look again. '1' wakes all threads of Redisson that sleep, and
   -- '0' one that is about to.
   publish(verb, channel, '0')
 end

@@ -29,7 +29,7 @@ func lateExtend(t *testing.T, r *faultRig, before func()) (next *latchkey.Hold, 
 	extend := make(chan error, 1)
 	go func() { extend <- h.Extend(ctx, time.Hour) }()
 	redistest.Until(t, "the extension to run", func() bool { return r.count(redistest.Hold) == 1 })
-	// Who waits to lock while that is under way has part in the same entry.
+	// A caller that waits to lock while that is under way has part in the same entry.
 	r.holdFor(200 * time.Millisecond)
 	r.on(1, lua.RLockRelease, redistest.Hold)
 	unlock := h.UnlockAsync(ctx)

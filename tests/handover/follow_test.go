@@ -57,7 +57,7 @@ func (w *crowd) wait(ctx context.Context, opts ...latchkey.LockOption) <-chan lo
 	return ch
 }
 
-// Who waits behind others sends nothing, is shown to who asks, and gets the lock
+// A waiter behind others sends nothing, is shown when asked for, and gets the lock
 // in turn, under the name by which it was shown.
 func TestFollowersAreServedInTurn(t *testing.T) {
 	for name, opts := range map[string][]latchkey.Option{"handed on": nil, "given": {latchkey.WithHandOver(0)}} {
@@ -94,7 +94,7 @@ func TestFollowersAreServedInTurn(t *testing.T) {
 	}
 }
 
-// Who gives up behind others does so at once, and leaves nothing behind.
+// A waiter behind others gives up at once, and leaves nothing behind.
 func TestFollowersGiveUp(t *testing.T) {
 	inCrowd(t, func(w *crowd) {
 		first := w.wait(w.Context())
@@ -153,7 +153,7 @@ func TestCloseEndsFollowers(t *testing.T) {
 	})
 }
 
-// Who comes back to wait has a line of its own beside those who wait for other
+// A holder that comes back to wait has a line of its own beside those who wait for other
 // locks, and a holder that has the lock follows nobody.
 func TestWhoNeedNotFollow(t *testing.T) {
 	inCrowd(t, func(w *crowd) {

@@ -171,7 +171,7 @@ func TestNotGivenWhereOthersListen(t *testing.T) {
 	}
 }
 
-// Who is gone is passed over, and costs nobody a moment.
+// A waiter that is gone is passed over, and costs nobody a moment.
 func TestNotGivenToTheDead(t *testing.T) {
 	given(t, nil, func(t *testing.T, env *redistest.Env, h *latchkey.Hold) {
 		env.Redis.ZAdd(t.Context(), listOfL, redis.Z{Score: float64(time.Now().UnixMicro()), Member: "dead:7 30000 dead word"})
@@ -187,7 +187,7 @@ func TestNotGivenToTheDead(t *testing.T) {
 	})
 }
 
-// Who gives up leaves the list, and what is given in that moment goes on.
+// A waiter that gives up leaves the list, and what is given in that moment goes on.
 func TestGivenToOneWhoGivesUp(t *testing.T) {
 	for _, later := range []bool{false, true} {
 		t.Run(fmt.Sprint("later ", later), func(t *testing.T) {
@@ -217,7 +217,7 @@ func TestGivenToOneWhoGivesUp(t *testing.T) {
 	}
 }
 
-// Who gives up while Redis cannot be reached leaves the list when it can be again.
+// A waiter that gives up while Redis cannot be reached leaves the list when it can be again.
 func TestGivenUpWithoutRedis(t *testing.T) {
 	given(t, nil, func(t *testing.T, env *redistest.Env, _ *latchkey.Hold) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -235,7 +235,7 @@ func TestGivenUpWithoutRedis(t *testing.T) {
 	})
 }
 
-// Who gives up leaves the list also when another one of its client stands there by
+// A waiter that gives up leaves the list also when another one of its client stands there by
 // now, or may: what that one asks for has not reached Redis.
 func TestGivenUpBeforeAnother(t *testing.T) {
 	given(t, nil, func(t *testing.T, env *redistest.Env, _ *latchkey.Hold) {
@@ -264,7 +264,7 @@ func TestGivenUpBeforeAnother(t *testing.T) {
 	})
 }
 
-// Who gives up takes out its own entry, and leaves that of the next one of its client.
+// A waiter that gives up takes out its own entry, and leaves that of the next one of its client.
 func TestGivenUpLeavesTheNextOne(t *testing.T) {
 	given(t, nil, func(t *testing.T, env *redistest.Env, _ *latchkey.Hold) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -295,7 +295,7 @@ func TestGivenUpLeavesTheNextOne(t *testing.T) {
 	})
 }
 
-// Who gives up while a request of his is under way may have been given the lock as
+// A waiter that gives up while a request of its own is under way may have been given the lock as
 // well: what is taken back first need not be what the request is granted later.
 func TestGivenWhileItAsksAndGivesUp(t *testing.T) {
 	given(t, nil, func(t *testing.T, env *redistest.Env, h *latchkey.Hold) {
@@ -373,7 +373,7 @@ func TestOldGift(t *testing.T) {
 	})
 }
 
-// A word is good once. Who has heard a message, and may publish, can give nothing by
+// A word is good once. A client that has heard a message, and may publish, can give nothing by
 // saying it again with another time: not when the waiter has heard it too, nor when it was
 // said while the waiter's client did not listen.
 func TestWordIsGoodOnce(t *testing.T) {

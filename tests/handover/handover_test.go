@@ -452,7 +452,7 @@ func TestHandOverEndsWithItsSlice(t *testing.T) {
 	})
 }
 
-// What has been taken away is noticed by who has it.
+// A holder notices what has been taken away from it.
 func TestHandOverThenForced(t *testing.T) {
 	for name, force := range map[string]func(p *passing){
 		"ForceUnlock": func(p *passing) {
@@ -476,7 +476,7 @@ func TestHandOverThenForced(t *testing.T) {
 	}
 }
 
-// Who gives it back may be the first to find out.
+// The one who gives it back may be the first to find out.
 func TestHandOverThenGone(t *testing.T) {
 	inPassing(t, 2, nil, func(p *passing) {
 		p.next()

@@ -136,7 +136,7 @@ func TestLabelOfANestedHoldThatIsUndone(t *testing.T) {
 	})
 }
 
-// Who is passed the lock by Redis is in no list any more.
+// A waiter to which Redis passes the lock is in no list any more.
 func TestPassedOnTakesOutTheEntry(t *testing.T) {
 	fenced := []rlock.Option{rlock.Fenced()}
 	given(t, fenced, func(t *testing.T, env *redistest.Env, _ *latchkey.Hold) {

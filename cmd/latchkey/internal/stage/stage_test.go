@@ -11,7 +11,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/bubble"
 )
 
-// Who competes for what each keeps for long has a turn after all the others have
+// One who competes for what each keeps for long has a turn after all the others have
 // had theirs.
 func TestCompeteForWhatIsKept(t *testing.T) {
 	const keeps = Grace / 8 // so that eleven of them take longer than it
