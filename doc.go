@@ -44,7 +44,8 @@
 //     connection and has never answered before. Calls that are already waiting
 //     outlive an outage of 30 s.
 //   - Nothing stays behind: no goroutine, no subscription, and no key except
-//     the fencing token counters and the records of packages once and elect.
+//     the fencing token counters, the records of packages once and elect, the
+//     results that flight and idem keep, and the events of WithHistory.
 //
 // # What is not promised
 //

@@ -10,7 +10,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/engine"
 )
 
-// A candidate is a Run.
+// A candidate is the state of one call of Run.
 type candidate struct {
 	*Election
 	member   *member

@@ -1,4 +1,5 @@
-// Package elect has one of many candidates lead at a time, with leadership as a context.
+// Package elect makes one of many candidates the leader, under a context that ends with
+// its term.
 //
 //	e := elect.New(client, "reconciler", elect.Identity(host), elect.Lease(15*time.Second))
 //	err := e.Run(ctx, func(ctx context.Context, t elect.Term) error {
@@ -44,11 +45,11 @@
 // outlives its leader: redis-cli HGETALL '{name}:latchkey_leader' says who was the last.
 //
 // A leader begins with two commands (acquire, begin) and stops with two (release, tell).
-// However many candidates and observers a client has, they share one subscription and
-// read the record with one command at each change and at the recheck (5 s). A Transfer
-// takes seven commands, one after the other: offer, read, accept, read, pass, acquire,
-// begin. The last three come between the return of one leader's function and the call of
-// the next one's.
+// However many candidates and observers a client has, they share one subscription to that
+// channel, and read the record with one command at each change and at the recheck (5 s).
+// Those that wait share one more, to the channel of the lock. A Transfer takes seven
+// commands, one after the other: offer, read, accept, read, pass, acquire, begin. The last
+// three come between the return of one leader's function and the call of the next one's.
 //
 // # What others have
 //

@@ -17,9 +17,9 @@ import (
 // The causes with which the context of a term ends, as context.Cause returns them. If
 // the lease was lost, the cause is [latchkey.ErrLeaseLost].
 var (
-	// ErrResigned is the cause of Resign.
+	// ErrResigned is the cause if Resign has ended the term.
 	ErrResigned = errors.New("the leader has resigned")
-	// ErrTransferred is the cause of Transfer.
+	// ErrTransferred is the cause if Transfer has ended the term.
 	ErrTransferred = errors.New("the lead was transferred")
 )
 
@@ -109,11 +109,11 @@ func (e *Election) wrap(op string, err error) error {
 // up and the panic goes on.
 //
 // While Redis cannot be reached, Run tries again, at intervals that grow from 100 ms to
-// 5 s. It returns errors that do not end by themselves: missing rights, a key of another
-// kind, a closed client, and a password that is refused before Redis has ever answered.
-// One that is refused later may be about to change, and Run tries again. ErrRunning means that the Election runs already. An error that
-// is joined to that of fn says that the lead could not be given up, and ends with its
-// lease.
+// 5 s. It returns errors that trying again cannot cure: missing rights, a key of another
+// kind, a closed client, and a password that is refused before Redis has ever answered. A
+// password that is refused later may be about to change, and Run tries again. The error is
+// ErrRunning if another Run of the Election is under way. If the lead could not be given up,
+// Run joins that error to the one of fn; the lead then ends with its lease.
 func (e *Election) Run(ctx context.Context, fn func(ctx context.Context, t Term) error) error {
 	if err := e.scripts.spec.Unusable(); err != nil {
 		return e.wrap("run", err)

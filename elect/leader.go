@@ -46,14 +46,14 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 // mostSeen is how many changes an Observe keeps for a loop that does not take them.
 const mostSeen = 1000
 
-// Observe yields who leads, as soon as Redis has said so, and then each change, until
-// ctx is done or the client is closed. The zero Leader says that nobody leads. Terms are
-// seen in their order, each at least once, except those that were over before this client
-// looked. If a message is lost, a change is seen at the recheck, up to 5 s later
-// ([latchkey.WithRecheck]); if Redis does not answer, when it does again.
+// Observe yields who leads, as soon as Redis has said so, and then each change, until ctx
+// is done or the client is closed. The zero Leader says that nobody leads. Terms come in
+// their order, without those that were over before this client looked. If a message is
+// lost, a change is seen at the recheck, up to 5 s later ([latchkey.WithRecheck]); if
+// Redis does not answer, when it does again.
 //
 // Changes that the body of the loop makes are seen, too. Up to 1,000 changes wait for a
-// slow body; of more, the oldest are dropped.
+// slow body; if there are more, the oldest are dropped.
 func (e *Election) Observe(ctx context.Context) iter.Seq[Leader] {
 	return func(yield func(Leader) bool) {
 		var mu sync.Mutex

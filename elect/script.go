@@ -35,8 +35,8 @@ func (s *scripts) keys(n int) []any {
 	return append(make([]any, run.Head, run.Head+n), s.lock, s.record)
 }
 
-// kept is how long the record of a leader is kept. Its leader writes it again at that
-// interval, also if it was lost.
+// kept is how long Redis keeps the record of a leader. The leader writes it at intervals
+// of again, which restores one that was lost.
 const (
 	kept  = 24 * time.Hour
 	again = time.Minute

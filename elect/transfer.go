@@ -33,12 +33,13 @@ func (t *tenure) wait(ctx context.Context, cause error) error {
 	}
 }
 
-// Resign ends the term of this candidate: the context of its function ends with the
-// cause ErrResigned. Resign waits until the function has returned and the lead is given
-// up, or ctx is done; it has resigned in both cases. With the function's own context it
-// does not wait; with another one the function would wait for itself. Run then stands
-// again, behind the others: somebody else who stands leads first, and if nobody does,
-// nobody leads for a second. If this candidate does not lead, the error is ErrNotLeader.
+// Resign ends the term of this candidate: the context of its function ends with the cause
+// ErrResigned. Resign waits until the function has returned and the lead is given up, or
+// ctx is done; it has resigned in both cases. Called by the function, it must be given the
+// function's own context, and returns at once: with any other one the function would wait
+// for itself. Run then stands again, behind the others: somebody else who stands leads
+// first, and if nobody does, nobody leads for a second. If this candidate does not lead,
+// the error is ErrNotLeader.
 func (e *Election) Resign(ctx context.Context) error {
 	t := e.tenure()
 	if t == nil {
@@ -59,13 +60,13 @@ const answer = time.Second
 // if it does not answer within a second, or before ctx is done, the error is
 // ErrNoCandidate, and this candidate leads on.
 //
-// Then the term of this candidate ends, with the cause ErrTransferred. When its
-// function has returned, the lock is passed to the other candidate in one step, so that
-// nobody leads in between. Transfer waits for that, or until ctx is done, as Resign
-// does. If the other candidate stops between its answer and that step, the lead is open to
-// all and the error is ErrNoCandidate; if it dies, nobody leads for 6 s, or until the lease
-// has ended if that is sooner. Run stands again. If this candidate does not lead, or its
-// term has been transferred already, the error is ErrNotLeader.
+// Then the term of this candidate ends, with the cause ErrTransferred. When its function
+// has returned, the lock is passed to the other candidate in one step, so that no third
+// candidate can take the lead in between. Transfer waits for that, or until ctx is done,
+// as Resign does. If the other candidate stops between its answer and that step, the lead
+// is open to all and the error is ErrNoCandidate; if it dies, nobody leads for 6 s, or
+// until the lease has ended if that is sooner. Run stands again. If this candidate does
+// not lead, or its term has been transferred already, the error is ErrNotLeader.
 func (e *Election) Transfer(ctx context.Context, identity string) error {
 	return e.wrap("transfer", e.transfer(ctx, identity))
 }

@@ -127,7 +127,7 @@ const (
 	afterFailure = time.Second
 )
 
-// expect makes a message that is name tell m so, by named.
+// expect makes hear signal m.named at a message that is name.
 func (m *member) expect(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
