@@ -131,6 +131,7 @@ func TestLabelOfANestedHoldThatIsUndone(t *testing.T) {
 		_, err = l.Lock(ctx)
 		require.ErrorIs(t, err, latchkey.ErrLeaseLost)
 		env.Advance(100 * time.Millisecond)
+		require.Empty(t, env.Redis.Keys(t.Context(), "*").Val(), "undone, with the label")
 		require.ErrorIs(t, outer.Unlock(ctx), latchkey.ErrLeaseLost)
 		require.Empty(t, env.Redis.Keys(t.Context(), "*").Val())
 	})
