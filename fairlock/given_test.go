@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha1" //nolint:gosec // it is what the scripts have
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -330,40 +331,51 @@ func TestGivenWithoutReplicas(t *testing.T) {
 // the lock that it holds meanwhile, is not: a holder from a context may come
 // again.
 func TestStrayPlaceOfOneWhoComesAgain(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
-		holder, rdb := newClient(t, b.Client()), b.Client()
-		c := newClient(t, rdb)
-		ctx := latchkey.WithHolder(t.Context())
-		h := locktest.Must(t)(fairlock.New(c, "other").Lock(ctx))
-		id := h.HolderID()
-		unlock(t, h)
+	for _, script := range []*lua.Script{lua.FairLockRelease, lua.FairLockLeave} {
+		redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+			holder, rdb := newClient(t, b.Client()), b.Client()
+			c := newClient(t, rdb)
+			ctx := latchkey.WithHolder(t.Context())
+			h := locktest.Must(t)(fairlock.New(c, "other").Lock(ctx))
+			id := h.HolderID()
+			unlock(t, h)
 
-		first := locktest.Must(t)(fairlock.New(holder, "f").Lock(t.Context()))
-		require.NoError(t, b.Redis.RPush(t.Context(), queueKey("f"), id).Err())
-		require.NoError(t, b.Redis.ZAdd(t.Context(), scoresKey("f"), redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: id}).Err())
-		behind := locktest.Later(func() (*latchkey.Hold, error) { return fairlock.New(c, "f").Lock(t.Context()) })
-		b.Advance(time.Second)
-
-		p := b.Link(rdb)
-		p.HoldFor(300 * time.Millisecond)
-		p.OnCommand(func(args []string) redistest.Act {
-			if len(args) > 7 && (args[1] == lua.FairLockRelease.SHA || args[1] == lua.FairLockRelease.Source) && args[7] == id {
-				return redistest.Late
-			}
-			return redistest.Pass
-		})
-		unlock(t, first) // to the one who is not there
-		synctest.Wait()
-		require.EqualValues(t, 1, p.Count(redistest.Late), "it gives back for him")
-		again := locktest.Later(func() (*latchkey.Hold, error) { return fairlock.New(c, "f").Lock(ctx) })
-		for _, next := range []<-chan locktest.Outcome{behind, again} {
-			o := <-next
-			require.NoError(t, o.Err)
+			first := locktest.Must(t)(fairlock.New(holder, "f").Lock(t.Context()))
+			require.NoError(t, b.Redis.RPush(t.Context(), queueKey("f"), id).Err())
+			require.NoError(t, b.Redis.ZAdd(t.Context(), scoresKey("f"), redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: id}).Err())
+			behind := locktest.Later(func() (*latchkey.Hold, error) { return fairlock.New(c, "f").Lock(t.Context()) })
 			b.Advance(time.Second)
-			require.Equal(t, map[string]string{o.Hold.HolderID(): "1"}, b.Redis.HGetAll(t.Context(), "f").Val())
-			require.NoError(t, o.Hold.Context().Err())
-			unlock(t, o.Hold)
-		}
-		require.Empty(t, b.Redis.Keys(t.Context(), "*").Val())
-	})
+
+			p := b.Link(rdb)
+			p.HoldFor(300 * time.Millisecond)
+			p.OnCommand(func(args []string) redistest.Act {
+				if locktest.Runs(args, script) && slices.Contains(args, id) {
+					return redistest.Late
+				}
+				return redistest.Pass
+			})
+			if script == lua.FairLockRelease {
+				unlock(t, first) // to the one who is not there
+			} else { // the one behind it asks, and learns whose turn it is
+				require.EqualValues(t, 1, b.Redis.Del(t.Context(), "f").Val())
+				b.Redis.Publish(t.Context(), "redisson_lock__channel:{f}:"+c.ID(), "0")
+			}
+			synctest.Wait()
+			require.EqualValues(t, 1, p.Count(redistest.Late), "%s for him", script.Name)
+			again := locktest.Later(func() (*latchkey.Hold, error) { return fairlock.New(c, "f").Lock(ctx) })
+			for range 2 {
+				var o locktest.Outcome
+				select {
+				case o = <-behind:
+				case o = <-again:
+				}
+				require.NoError(t, o.Err)
+				b.Advance(time.Second)
+				require.Equal(t, map[string]string{o.Hold.HolderID(): "1"}, b.Redis.HGetAll(t.Context(), "f").Val())
+				require.NoError(t, o.Hold.Context().Err())
+				unlock(t, o.Hold)
+			}
+			require.Empty(t, b.Redis.Keys(t.Context(), "*").Val())
+		})
+	}
 }
