@@ -87,12 +87,17 @@ func (ts *terms) stand(rdb redis.UniversalClient, id string, opts ...elect.Optio
 }
 
 func (ts *terms) standOn(c *latchkey.Client, id string, opts ...elect.Option) *running {
+	return ts.standWith(c, id, ts.lead(id), opts...)
+}
+
+// standWith is standOn with a function of its own.
+func (ts *terms) standWith(c *latchkey.Client, id string, lead func(context.Context, elect.Term) error, opts ...elect.Option) *running {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &running{elect.New(c, "e", append([]elect.Option{elect.Identity(id)}, opts...)...), c, cancel, make(chan error, 1)}
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		r.ended <- r.Run(ctx, ts.lead(id))
+		r.ended <- r.Run(ctx, lead)
 	}()
 	ts.t.Cleanup(func() { cancel(); <-over })
 	return r
@@ -514,35 +519,34 @@ func TestTransferRoundTrips(t *testing.T) {
 		ts := newTerms(t)
 		var returned time.Time
 		warm := false
-		stand := func(c *latchkey.Client, id string) *elect.Election {
-			e := elect.New(c, "e", elect.Identity(id))
-			ctx, cancel := context.WithCancel(t.Context())
-			over := make(chan error, 1)
-			go func() {
-				over <- e.Run(ctx, func(ctx context.Context, term elect.Term) error {
-					gap := time.Since(returned)
-					ts.begin(ctx, id, term)
-					if warm {
-						assert.Less(t, gap, 3*trip+time.Millisecond, id)
-					}
-					<-ctx.Done()
-					returned = time.Now()
-					return nil
-				})
-			}()
-			t.Cleanup(func() { cancel(); require.ErrorIs(t, <-over, context.Canceled) })
-			return e
+		stand := func(c *latchkey.Client, id string) *running {
+			return ts.standWith(c, id, func(ctx context.Context, term elect.Term) error {
+				gap := time.Since(returned)
+				ts.begin(ctx, id, term)
+				if warm {
+					assert.Less(t, gap, 3*trip+time.Millisecond, id)
+				}
+				<-ctx.Done()
+				returned = time.Now()
+				return nil
+			})
 		}
 		one, two := b.Client(), b.Client()
 		shared := locktest.NewClient(t, one)
-		all := map[string]*elect.Election{"a": stand(shared, "a")}
+		all := map[string]*running{"a": stand(shared, "a")}
 		was := ts.comes()
 		all["b"], all["c"] = stand(shared, "b"), stand(locktest.NewClient(t, two), "c")
 		b.Advance(time.Second)
-		b.Link(one).Delay(trip)
-		b.Link(two).Delay(trip)
+		for _, rdb := range []*redis.Client{one, two} {
+			b.Link(rdb).Delay(trip)
+			var pings sync.WaitGroup
+			for range 8 { // at a time, so that there are connections for all that is sent at a time
+				pings.Go(func() { assert.NoError(t, rdb.Ping(t.Context()).Err()) })
+			}
+			pings.Wait()
+		}
 		for i, to := range []string{"b", "c", "a", "c", "b", "a", "c", "a", "b", "c"} {
-			warm = i >= 5 // all connections are there, and all scripts are loaded
+			warm = i >= 5 // all scripts are loaded
 			returned = time.Time{}
 			require.NoError(t, all[was].Transfer(t.Context(), to), "%s to %s", was, to)
 			require.Equal(t, to, ts.comes())
@@ -598,18 +602,13 @@ func TestTransferToOneWhoGoes(t *testing.T) {
 		redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 			ts := newTerms(t)
 			hold := make(chan struct{})
-			a := elect.New(locktest.NewClient(t, b.Client()), "e", elect.Identity("a"))
-			ended := make(chan error, 1)
-			ctx, cancel := context.WithCancel(t.Context())
-			defer func() { cancel(); require.ErrorIs(t, <-ended, context.Canceled) }()
-			go func() {
-				ended <- a.Run(ctx, func(ctx context.Context, term elect.Term) error {
-					ts.begin(ctx, "a", term)
-					<-ctx.Done()
-					<-hold // it takes its time
-					return nil
-				})
-			}()
+			a := ts.standWith(locktest.NewClient(t, b.Client()), "a", func(ctx context.Context, term elect.Term) error {
+				ts.begin(ctx, "a", term)
+				<-ctx.Done()
+				<-hold // it takes its time
+				return nil
+			})
+			defer a.stop(t)
 			require.Equal(t, "a", ts.comes())
 			gone := b.Client()
 			r := ts.stand(gone, "b")
@@ -645,20 +644,16 @@ func TestTransferToOneWhoGoes(t *testing.T) {
 func TestTransferAfterTransfer(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 		ts := newTerms(t)
-		a := elect.New(locktest.NewClient(t, b.Client()), "e", elect.Identity("a"))
-		ended, transferred := make(chan error, 1), make(chan error, 1)
-		hold := make(chan struct{})
-		ctx, cancel := context.WithCancel(t.Context())
-		go func() {
-			ended <- a.Run(ctx, func(ctx context.Context, term elect.Term) error {
-				ts.begin(ctx, "a", term)
-				<-hold
-				transferred <- a.Transfer(ctx, "b") // it does not wait for its function
-				<-ctx.Done()
-				<-hold
-				return nil
-			})
-		}()
+		transferred, hold := make(chan error, 1), make(chan struct{})
+		var a *running
+		a = ts.standWith(locktest.NewClient(t, b.Client()), "a", func(ctx context.Context, term elect.Term) error {
+			ts.begin(ctx, "a", term)
+			<-hold
+			transferred <- a.Transfer(ctx, "b") // it does not wait for its function
+			<-ctx.Done()
+			<-hold
+			return nil
+		})
 		require.Equal(t, "a", ts.comes())
 		rc := ts.stand(b.Client(), "c")
 		b.Advance(time.Second)
@@ -673,9 +668,9 @@ func TestTransferAfterTransfer(t *testing.T) {
 			require.NoError(t, rb.Transfer(t.Context(), "a"))
 			require.Equal(t, "a", ts.comes())
 		}
-		cancel()
+		a.cancel()
 		close(hold)
-		require.ErrorIs(t, <-ended, context.Canceled)
+		a.stop(t)
 		rb.stop(t)
 		rc.stop(t)
 	})
@@ -734,13 +729,12 @@ func TestTransferToOneWhoStopsAccepting(t *testing.T) {
 				if !locktest.Runs(args, lua.ElectAccept) {
 					return redistest.Pass
 				}
-				switch when {
-				case "after":
+				if when == "after" {
 					time.AfterFunc(10*time.Millisecond, rb.cancel)
-				case "before":
-					rb.cancel()
-				default:
-					rb.cancel()
+					return redistest.Pass
+				}
+				rb.cancel()
+				if when == "without a reply" {
 					b.Link(away).OnCommand(nil)
 					return redistest.LoseRST
 				}
@@ -767,22 +761,13 @@ func TestTransferAndALostReply(t *testing.T) {
 	for n := range 40 {
 		redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 			ts := newTerms(t)
-			a := elect.New(locktest.NewClient(t, b.Client()), "e", elect.Identity("a"))
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan error, 1)
-			slow := make(chan time.Duration, 1)
-			go func() {
-				ended <- a.Run(ctx, func(ctx context.Context, term elect.Term) error {
-					ts.begin(ctx, "a", term)
-					<-ctx.Done()
-					select {
-					case d := <-slow:
-						time.Sleep(d)
-					default:
-					}
-					return nil
-				})
-			}()
+			var slow atomic.Int64
+			a := ts.standWith(locktest.NewClient(t, b.Client()), "a", func(ctx context.Context, term elect.Term) error {
+				ts.begin(ctx, "a", term)
+				<-ctx.Done()
+				time.Sleep(time.Duration(slow.Load()))
+				return nil
+			})
 			require.Equal(t, "a", ts.comes())
 			away := b.Client()
 			rb, rc := ts.stand(away, "b"), ts.stand(b.Client(), "c")
@@ -792,7 +777,7 @@ func TestTransferAndALostReply(t *testing.T) {
 			require.NoError(t, rb.Transfer(t.Context(), "a"))
 			require.Equal(t, "a", ts.comes())
 			b.Advance(3 * time.Second)
-			slow <- time.Duration(n) * 2 * time.Millisecond
+			slow.Store(int64(n) * 2 * int64(time.Millisecond))
 			b.Link(away).Delay(10 * time.Millisecond)
 			var lost atomic.Bool
 			b.Link(away).OnCommand(func(args []string) redistest.Act {
@@ -806,10 +791,9 @@ func TestTransferAndALostReply(t *testing.T) {
 			require.True(t, lost.Load())
 			b.Link(away).OnCommand(nil)
 			b.Link(away).Delay(0)
-			cancel()
-			require.ErrorIs(t, <-ended, context.Canceled)
-			rc.stop(t)
-			rb.stop(t)
+			for _, r := range []*running{a, rc, rb} {
+				r.stop(t)
+			}
 		})
 	}
 }
@@ -1067,6 +1051,9 @@ func TestBeginScript(t *testing.T) {
 		require.EqualValues(t, 1, offer("b:1", "o", ""), "it is withdrawn")
 	}
 	require.EqualValues(t, 0, accept("c:1", "o", 1))
+	require.EqualValues(t, 1, offer("b:1", "r", "c"))
+	require.EqualValues(t, 1, accept("c:1", "r", 0), "declined before it is accepted")
+	require.EqualValues(t, 0, accept("c:1", "r", 1), "which comes late")
 	require.EqualValues(t, 1, offer("b:1", "p", "c"))
 	require.EqualValues(t, 1, accept("c:1", "p", 1))
 	require.NoError(t, rdb.Rename(ctx, "lock", "old").Err())
