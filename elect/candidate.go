@@ -84,7 +84,7 @@ func (c *candidate) campaign(ctx context.Context) (grant, error) {
 				stop()
 				c.giveUpPlace(ctx)
 			}
-			c.take(nil)
+			c.setPlace(nil)
 			return g, g.err
 		case <-others:
 			others = nil
@@ -125,7 +125,7 @@ func (c *candidate) offered(ctx context.Context, st state) (grant, bool) {
 			return grant{}, false // by another candidate with its identity
 		}
 		n := engine.NewHolder()
-		c.take(&place{nonce: st.nonce, n: n, id: c.engine.HolderID(n)})
+		c.setPlace(&place{nonce: st.nonce, n: n, id: c.engine.HolderID(n)})
 	}
 	switch {
 	case st.passed && st.accepted == c.place.id:
@@ -135,7 +135,7 @@ func (c *candidate) offered(ctx context.Context, st state) (grant, bool) {
 		got, err := c.scripts.accept(ctx, c.place.id, c.place.nonce, true)
 		switch {
 		case err == nil && got == refused:
-			c.take(nil)
+			c.setPlace(nil)
 		case err == nil:
 			c.place.accepted = true
 		}
@@ -143,8 +143,8 @@ func (c *candidate) offered(ctx context.Context, st state) (grant, bool) {
 	return grant{}, false
 }
 
-// take makes p the place of c; nil is none.
-func (c *candidate) take(p *place) {
+// setPlace makes p the place of c; nil is none.
+func (c *candidate) setPlace(p *place) {
 	c.place = p
 	name := ""
 	if p != nil {
@@ -168,7 +168,7 @@ func (c *candidate) takePlace(ctx context.Context) (grant, bool) {
 	h, err := c.lock.TryLock(pctx, c.lease())
 	var taken *latchkey.TakenError
 	if err == nil || errors.As(err, &taken) {
-		c.take(nil)
+		c.setPlace(nil)
 	}
 	if err != nil {
 		end(nil)
@@ -191,7 +191,7 @@ func (c *candidate) giveUpPlace(ctx context.Context) {
 			g.stop()
 		}
 	}
-	c.take(nil)
+	c.setPlace(nil)
 }
 
 // lease is the option that sets the lease of the lock.

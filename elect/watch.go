@@ -134,8 +134,9 @@ func (m *member) expect(name string) {
 	m.name = name
 }
 
-// hear takes a message on the Redis channel of the election.
-func (w *watch) hear(message string) {
+// hear takes a message on the Redis channel of the election. It returns false: after each
+// message there is something to read.
+func (w *watch) hear(message string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for m := range w.members {
@@ -143,6 +144,7 @@ func (w *watch) hear(message string) {
 			signal(m.named)
 		}
 	}
+	return false
 }
 
 func (w *watch) run(ctx context.Context, s *scripts) {

@@ -137,6 +137,7 @@ func (s *scripts) acquireMany(ctx context.Context, e *engine.Engine, opts run.Op
 	return e.AcquireMany(ctx, opts, &part, r.Lease)
 }
 
+// acquireStatuses are those of rlock/acquire and rlock/pass.
 var acquireStatuses = map[int64]engine.Status{
 	1: engine.Granted, 0: engine.Refused, -1: engine.NotHolder, -2: engine.PastDeadline,
 }
@@ -255,10 +256,6 @@ func bit(yes bool) int {
 	return 0
 }
 
-var passStatuses = map[int64]engine.Status{
-	1: engine.Granted, 0: engine.Refused, -1: engine.NotHolder, -2: engine.PastDeadline,
-}
-
 // pass runs rlock/pass.
 func (s *scripts) pass(ctx context.Context, e *engine.Engine, opts run.Options, r *engine.Return) (engine.Status, error) {
 	keys, args := 1, s.args(14+len(r.Unlist))
@@ -284,7 +281,7 @@ func (s *scripts) pass(ctx context.Context, e *engine.Engine, opts run.Options, 
 		return 0, err
 	}
 	if len(reply.Ints) == 4 {
-		if status, ok := passStatuses[reply.Ints[0]]; ok {
+		if status, ok := acquireStatuses[reply.Ints[0]]; ok {
 			e.Learn(reply, reply.Ints[1])
 			r.Given, r.Token, r.More = status == engine.Granted, reply.Ints[2], reply.Ints[3]
 			return status, nil

@@ -244,8 +244,8 @@ func (c *cell) settle() {
 func (c *cell) handOver() {
 	lossy := c.row.lossy
 	if c.held.lost != nil && (c.row.long || lossy) {
-		// A holder that has lost it is told by the end of the lease at the latest; a holder who
-		// has not may learn it with his release.
+		// A holder that has lost it is told by the end of the lease at the latest; one that
+		// has not may learn it with its release.
 		select {
 		case <-c.held.lost:
 		case <-time.After(c.row.tells()):

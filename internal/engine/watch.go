@@ -13,14 +13,10 @@ const polled = 250 * time.Millisecond
 
 // Watch calls look at once, at each message on a Redis channel, when messages begin to
 // arrive, at each receive from now, and at the recheck, until ctx is done or the client is
-// closed. look returns after how long it is to be called again at the latest, or 0. hear, if
-// it is not nil, is called with each message before that, and must not block.
+// closed. look returns after how long it is to be called again at the latest, or 0. first,
+// if it is not nil, is that of SubscribeFunc.
 // Messages that come meanwhile cause one call.
-func (e *Engine) Watch(ctx context.Context, channel string, now <-chan struct{}, hear func(message string), look func(ctx context.Context) time.Duration) {
-	var first func(message string) bool
-	if hear != nil {
-		first = func(message string) bool { hear(message); return false }
-	}
+func (e *Engine) Watch(ctx context.Context, channel string, now <-chan struct{}, first func(message string) bool, look func(ctx context.Context) time.Duration) {
 	sub := e.notifier.SubscribeFunc(channel, first)
 	defer sub.Close()
 	timer := time.NewTimer(0)
