@@ -33,8 +33,8 @@ var (
 // returns a Hold, or an error with nothing held: what a failed attempt may have
 // left in Redis is undone in the background, or ends with its lease.
 func (s *Spec) Acquire(ctx context.Context, op *Op, cfg *LockConfig) (*Hold, error) {
-	if err := s.admit(ctx, op, cfg); err != nil {
-		return nil, err
+	if err := s.admit(ctx, cfg); err != nil {
+		return nil, s.engine.Wrap(op.Name, s, err)
 	}
 	if s.engine.lines.Waiting() > 0 {
 		if c := s.follower(ctx, op, cfg); c != nil && c.follow() {
@@ -46,13 +46,21 @@ func (s *Spec) Acquire(ctx context.Context, op *Op, cfg *LockConfig) (*Hold, err
 }
 
 // admit checks an acquire and counts it in at the gate.
-func (s *Spec) admit(ctx context.Context, op *Op, cfg *LockConfig) error {
-	e := s.engine
-	if err := e.checkAcquire(ctx, s, cfg); err != nil {
-		return e.Wrap(op.Name, s, err)
+func (s *Spec) admit(ctx context.Context, cfg *LockConfig) error {
+	if s.err != nil {
+		return s.err
 	}
-	if !e.gate.Enter() {
-		return e.Wrap(op.Name, s, run.ErrClosed)
+	if err := cfg.check(); err != nil {
+		return err
+	}
+	if cfg.Permanent && s.Scripts != nil {
+		return errors.New("the option Permanent is for permits")
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !s.engine.gate.Enter() {
+		return run.ErrClosed
 	}
 	return nil
 }
@@ -126,7 +134,9 @@ func (c *lockAttempt) Heads() {
 // begins makes c an attempt in the name of hd.
 func (c *lockAttempt) begins(hd *holding) {
 	c.holding = hd
-	hd.beginAttempt()
+	hd.mu.Lock()
+	hd.attempts++
+	hd.mu.Unlock()
 }
 
 // run carries c through to its end. p is memory for its first wait policy.
@@ -144,7 +154,9 @@ func (c *lockAttempt) run(op *Op, p *wait.Policy) (*Hold, error) {
 			// grant to its own is undone.
 			e.undo(c)
 		}
-		c.hold.setOrigin(e.newOrigin(c.fresh))
+		if o := e.newOrigin(c.fresh); o != nil {
+			c.hold.setOrigin(o)
+		}
 		return c.hold, nil
 	case c.holding == nil: // it has sent no request
 		return nil, e.Wrap(op.Name, s, c.taken(err))
@@ -159,14 +171,21 @@ func (c *lockAttempt) run(op *Op, p *wait.Policy) (*Hold, error) {
 	return nil, e.Wrap(op.Name, s, err)
 }
 
-// ends ends c as an attempt of its holder, and reports whether the holder was
-// granted something that nobody has taken.
+// ends ends c as an attempt of its holder. It reports whether it was the last
+// one and the holder was granted something that nobody has taken.
 func (c *lockAttempt) ends() (left bool) {
-	if c.holding == nil || c.ended {
+	hd := c.holding
+	if hd == nil || c.ended {
 		return false
 	}
 	c.ended = true
-	return c.holding.endAttempt()
+	hd.mu.Lock()
+	defer hd.mu.Unlock()
+	hd.attempts--
+	if hd.attempts == 0 {
+		left, hd.heard = hd.heard && hd.count == 0, false
+	}
+	return left
 }
 
 // leave counts c out.
@@ -177,19 +196,6 @@ func (c *lockAttempt) leave() {
 		c.holding.leave()
 	}
 	c.spec.engine.gate.Leave()
-}
-
-func (e *Engine) checkAcquire(ctx context.Context, s *Spec, cfg *LockConfig) error {
-	if s.err != nil {
-		return s.err
-	}
-	if err := cfg.check(); err != nil {
-		return err
-	}
-	if cfg.Permanent && s.Scripts != nil {
-		return errors.New("the option Permanent is for permits")
-	}
-	return ctx.Err()
 }
 
 // A lockAttempt is an attempt to acquire a lock. It is a wait.Claim.
@@ -346,12 +352,14 @@ func (c *lockAttempt) Try(ctx context.Context) (wait.Answer, error) {
 		hd.mu.Lock()
 		c.req.Ends = hd.ends
 		hd.mu.Unlock()
-	case e.gives(s) && !c.alone:
+	case (c.contended || !e.waitlist.empty()) && !c.alone && e.gives(s):
 		list = c.joinWaitlist()
 	}
 	g, err := s.Scripts.Acquire(ctx, e, opts, &c.req)
 	defer hd.unlockOps()
-	e.waitlist.end(&list, c.waitlistAfter(g, err), asked.Add(bound+run.ClockSlack))
+	if list.key != "" {
+		e.waitlist.end(&list, c.waitlistAfter(g, err), asked.Add(bound+run.ClockSlack))
+	}
 	if err != nil {
 		c.alone = run.IsCode(err, "TRYAGAIN") // while a slot is being moved, a request with one key succeeds
 		if run.Classify(err) == run.Unknown {

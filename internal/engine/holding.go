@@ -21,9 +21,9 @@ type holding struct {
 	field  string // the field in the hash: "<client id>:<number>" and the suffix
 	refs   int    // calls that use the holding, plus 1 while the lock is held
 
-	// ops serializes the scripts that change the hold count. Whoever sends one
-	// takes it.
-	ops ops
+	// ops serializes the scripts that change the hold count: whoever sends one
+	// has put an element in. Capacity 1; see lockOps.
+	ops chan struct{}
 	// Guarded by ops: the holder will not hold the lock again after it has
 	// released it.
 	fresh bool
@@ -91,6 +91,48 @@ type room struct {
 
 // holder returns "<client id>:<number>".
 func (hd *holding) holder() string { return strings.TrimSuffix(hd.field, hd.key.suffix) }
+
+// lockOps takes ops, waiting until it is free or ctx is done. If it is free, it
+// is taken even if ctx has ended.
+func (hd *holding) lockOps(ctx context.Context) error {
+	if hd.tryOps() {
+		return nil
+	}
+	select {
+	case hd.ops <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// tryOps takes ops if it is free.
+func (hd *holding) tryOps() bool {
+	select {
+	case hd.ops <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+// unlockOps gives ops back, and reports the losses that were found meanwhile.
+func (hd *holding) unlockOps() {
+	tell := hd.untold
+	hd.untold = nil
+	<-hd.ops
+	for _, f := range tell {
+		f()
+	}
+}
+
+// cleanUpOps is lockOps with a time limit, for clean-up, which must not keep
+// others waiting.
+func (hd *holding) cleanUpOps(ctx context.Context) error {
+	once, cancel := context.WithTimeout(ctx, returnBound)
+	defer cancel()
+	return hd.lockOps(once)
+}
 
 // releaseInDoubt notes that a release was sent and not answered, and may take
 // effect until until. The caller has ops and is counted in. The holding stays
@@ -237,25 +279,6 @@ func (hd *holding) lingers() time.Duration {
 		return 0
 	}
 	return time.Until(hd.atLeast)
-}
-
-// beginAttempt counts in an attempt in the name of hd.
-func (hd *holding) beginAttempt() {
-	hd.mu.Lock()
-	hd.attempts++
-	hd.mu.Unlock()
-}
-
-// endAttempt counts an attempt out. It reports whether that was the last one
-// and a grant to the holder is left.
-func (hd *holding) endAttempt() (left bool) {
-	hd.mu.Lock()
-	defer hd.mu.Unlock()
-	hd.attempts--
-	if hd.attempts == 0 {
-		left, hd.heard = hd.heard && hd.count == 0, false
-	}
-	return left
 }
 
 // hear notes a grant to the holder. It returns false if no attempt asks for the

@@ -29,7 +29,7 @@ func (e *Engine) enter(n uint64, s *Spec, fresh bool) *holding {
 	defer e.holdings.mu.Unlock()
 	hd := e.holdings.m[k]
 	if hd == nil {
-		hd = &holding{engine: e, key: k, field: e.HolderID(n) + s.Suffix, fresh: fresh}
+		hd = &holding{engine: e, key: k, field: e.HolderID(n) + s.Suffix, fresh: fresh, ops: make(chan struct{}, 1)}
 		e.holdings.m[k] = hd
 	}
 	hd.refs++
@@ -40,11 +40,11 @@ func (e *Engine) enter(n uint64, s *Spec, fresh bool) *holding {
 // counts the caller in.
 func (e *Engine) join(ctx context.Context, s *Spec) (hd *holding, fresh bool) {
 	for {
-		n, fresh := e.holderFor(ctx, s)
-		hd := e.enter(n, s, fresh)
-		if fresh {
-			return hd, true
+		n, ok := e.holderIn(ctx, s)
+		if !ok {
+			return e.enter(NewHolder(), s, true), true
 		}
+		hd := e.enter(n, s, false)
 		// The hold of ctx may have been released just now. From here on, a
 		// release sees that a caller is here.
 		if now, ok := e.holderIn(ctx, s); ok && now == n {

@@ -77,16 +77,8 @@ func LocalHolder(ctx context.Context, s *Spec) (n uint64, ok bool) {
 	return (*Engine)(nil).holderIn(ctx, s)
 }
 
-// holderFor returns the holder that acquires s under ctx: that of the innermost
-// identity that counts for s, or else a fresh one.
-func (e *Engine) holderFor(ctx context.Context, s *Spec) (n uint64, fresh bool) {
-	if n, ok := e.holderIn(ctx, s); ok {
-		return n, false
-	}
-	return NewHolder(), true
-}
-
-// holderIn returns the holder that ctx carries for s, if any.
+// holderIn returns the holder that ctx carries for s, if any: that of the
+// innermost identity that counts for s.
 func (e *Engine) holderIn(ctx context.Context, s *Spec) (n uint64, ok bool) {
 	for id := identityOf(ctx); id != nil; id = id.outer {
 		if id.hold == nil {

@@ -352,7 +352,9 @@ func (e *Engine) returnOnce(ctx context.Context, hd *holding, s *Spec, ret *Retu
 	if !ret.Given {
 		e.turn(s, ret.Next)
 	}
-	e.waitlist.end(&list, ret.unlisted(v, err), now.Add(returnBound+run.ClockSlack))
+	if list.key != "" {
+		e.waitlist.end(&list, ret.unlisted(v, err), now.Add(returnBound+run.ClockSlack))
+	}
 	return v, err
 }
 

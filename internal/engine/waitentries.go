@@ -57,11 +57,14 @@ const (
 	listedRoom = 64
 )
 
+// empty reports whether no entry is tracked.
+func (l *waitlist) empty() bool { return l.n.Load() == 0 }
+
 // begin begins a waitlistChange that adds the entry puts of a holder, or none.
 // It removes all known entries, or, if of is not empty, the known entries of
 // that holder.
 func (l *waitlist) begin(key, holder, puts, of string) waitlistChange {
-	if puts == "" && l.n.Load() == 0 {
+	if puts == "" && l.empty() {
 		return waitlistChange{}
 	}
 	now := time.Now()
@@ -103,11 +106,8 @@ const (
 	listUnknown                // either, now or until a time
 )
 
-// end ends a waitlistChange. until is for an unknown outcome.
+// end ends a waitlistChange that has an effect. until is for an unknown outcome.
 func (l *waitlist) end(r *waitlistChange, o outcome, until time.Time) {
-	if r.key == "" {
-		return
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.clock++
@@ -147,7 +147,7 @@ func (l *waitlist) end(r *waitlistChange, o outcome, until time.Time) {
 
 // popped notes that Redis reports the removal of the entry with that nonce.
 func (l *waitlist) popped(key, nonce string) {
-	if l.n.Load() == 0 {
+	if l.empty() {
 		return
 	}
 	l.mu.Lock()
@@ -159,7 +159,7 @@ func (l *waitlist) popped(key, nonce string) {
 
 // has reports whether an entry of a holder may be in the waitlist.
 func (l *waitlist) has(key, holder string) bool {
-	if l.n.Load() == 0 {
+	if l.empty() {
 		return false
 	}
 	l.mu.Lock()

@@ -42,6 +42,7 @@ func (e *Engine) Gives(list string) bool {
 
 // waitEntry returns the waitlist entry for c, or "" if c cannot be granted the
 // lock by a release: a holder that may come again could receive an old message.
+// Only an attempt that has had to wait listens.
 func (c *lockAttempt) waitEntry(lease time.Duration) string {
 	if !c.fresh || !c.renewed() || c.cfg.Label != "" || !c.spec.engine.lines.Listens(c.spec.Line) {
 		return ""
@@ -170,7 +171,7 @@ func (e *Engine) acceptAtHead(hd *holding, s *Spec, g grantMessage) bool {
 // joinWaitlist adds the waitlist change to the request of c.
 func (c *lockAttempt) joinWaitlist() waitlistChange {
 	e, s := c.spec.engine, c.spec
-	if c.waiting && c.req.Count == 1 {
+	if c.contended && c.req.Count == 1 {
 		c.req.Entry = c.waitEntry(c.req.Lease)
 	}
 	r := e.waitlist.begin(s.Key, c.holding.field, c.req.Entry, "")

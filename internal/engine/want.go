@@ -81,11 +81,8 @@ type Answer struct {
 // wait. After an error nothing was granted to w: what a request may have left
 // in Redis is undone in the background.
 func (e *Engine) Until(ctx context.Context, op string, s *Spec, cfg *LockConfig, try bool, w Want) error {
-	if err := e.checkAcquire(ctx, s, cfg); err != nil {
+	if err := s.admit(ctx, cfg); err != nil {
 		return e.Wrap(op, s, err)
-	}
-	if !e.gate.Enter() {
-		return e.Wrap(op, s, run.ErrClosed)
 	}
 	defer e.gate.Leave()
 	d := &wantAttempt{attempt: newAttempt(ctx, s, cfg), want: w}
@@ -307,11 +304,8 @@ func (e *Engine) tookBack(ctx context.Context, d *wantAttempt) bool {
 // nothing if it reaches Redis after d, in which case f returns PastDeadline,
 // and nothing more if it is repeated.
 func (e *Engine) Change(ctx context.Context, op string, s *Spec, f func(ctx context.Context, opts run.Options, d run.Deadline) (Status, error)) error {
-	if err := e.checkAcquire(ctx, s, &LockConfig{}); err != nil {
+	if err := s.admit(ctx, &plain); err != nil {
 		return e.Wrap(op, s, err)
-	}
-	if !e.gate.Enter() {
-		return e.Wrap(op, s, run.ErrClosed)
 	}
 	defer e.gate.Leave()
 	return e.Wrap(op, s, e.change(ctx, e.cfg.AnswerTimeout, func(r *run.Retrier) (Status, error) { return f(ctx, r.Options(), e.deadline(run.Attempt)) }))

@@ -75,6 +75,9 @@ func (rn *Runner) EvalMany(ctx context.Context, opts Options, r *BatchRequest) (
 	}
 	rn.underway.Add(1)
 	defer rn.underway.Add(-1)
+	if !rn.batcher.busy() {
+		return 0, nil
+	}
 	answer, _, err = rn.batcher.join(ctx, rn, opts, nil, r)
 	if err != nil {
 		rn.suspect(err)

@@ -73,12 +73,13 @@ func (j *batchItem) over() {
 	j.from.used.Put(j)
 }
 
+// busy reports whether there are others with which a command can be sent. Where
+// there are few callers, they need not share mu.
+func (p *batcher) busy() bool { return p.sending.Load() > 0 || p.underway.Load() > pipeFrom }
+
 // add queues cmd, or r if cmd is nil, to be sent with others. It returns nil if
-// there are no others. The outcome is delivered on done.
+// they are not to be sent together now. The outcome is delivered on done.
 func (p *batcher) add(cmd redis.Cmder, r *BatchRequest) *batchItem {
-	if p.sending.Load() == 0 && p.underway.Load() <= pipeFrom {
-		return nil // few callers: do not make them share mu
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.avoid.IsZero() && time.Now().Before(p.avoid) {
@@ -105,9 +106,8 @@ func (p *batcher) add(cmd redis.Cmder, r *BatchRequest) *batchItem {
 	return j
 }
 
-// join sends cmd, or r if cmd is nil, with others, if there are others, and
-// waits as send does. answer is the answer to r. joined is false if nothing was
-// sent.
+// join sends cmd, or r if cmd is nil, with others and waits as send does. answer
+// is the answer to r. joined is false if nothing was sent.
 func (p *batcher) join(ctx context.Context, rn *Runner, opts Options, cmd redis.Cmder, r *BatchRequest) (answer int64, joined bool, err error) {
 	j := p.add(cmd, r)
 	if j == nil {
@@ -236,11 +236,14 @@ type nodes struct {
 	m  map[*redis.Client]*batcher
 }
 
-// batcherFor returns the batcher that cmd may join, or nil.
+// batcherFor returns the batcher that cmd joins, or nil if it is sent alone.
 func (rn *Runner) batcherFor(ctx context.Context, cmd redis.Cmder) *batcher {
 	rdb, ok := rn.rdb.(*redis.ClusterClient)
 	if !ok {
-		return &rn.batcher
+		if rn.batcher.busy() {
+			return &rn.batcher
+		}
+		return nil
 	}
 	if !rn.answered.Load() || rn.underway.Load() <= pipeFrom {
 		return nil // do not make go-redis look up the nodes first

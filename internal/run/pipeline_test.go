@@ -49,6 +49,9 @@ func busy() (*heldSender, *batcher) {
 
 // join adds a command. ok says whether it goes with others.
 func join(p *batcher, cmd redis.Cmder) (done <-chan error, ok bool) {
+	if !p.busy() {
+		return nil, false
+	}
 	j := p.add(cmd, nil)
 	if j == nil {
 		return nil, false

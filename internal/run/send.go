@@ -209,7 +209,10 @@ func (rn *Runner) inline(ctx context.Context, cmd redis.Cmder, bound time.Durati
 	}
 	at := time.Now().Add(bound)
 	err := rn.rdb.Process(bounded{ctx, at}, cmd)
-	if err != nil && Classify(err) == Unknown && !time.Now().Before(at) {
+	if err == nil {
+		return nil
+	}
+	if Classify(err) == Unknown && !time.Now().Before(at) {
 		rn.sender.slow.Store(true)
 	}
 	return rn.ended(ctx, err)

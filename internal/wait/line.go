@@ -15,7 +15,6 @@ type Lines struct {
 	lines  map[string]*line
 	ended  bool
 	groups map[string]*fairGroup // see queue.go
-	spare  *line                 // an unused line, for reuse
 }
 
 // NewLines returns an empty set of lines.
@@ -78,11 +77,7 @@ func (ls *Lines) join(key string, c Claim, p *Place) {
 	defer ls.mu.Unlock()
 	l := ls.lines[key]
 	if l == nil {
-		if l = ls.spare; l == nil {
-			l = new(line)
-		}
-		ls.spare = nil
-		l.key = key
+		l = &line{key: key}
 		ls.lines[key] = l
 	}
 	l.append(c, p)
@@ -135,12 +130,7 @@ func (ls *Lines) leave(p *Place, t turn) bool {
 		ls.mu.Unlock()
 		return p.left
 	}
-	l := p.line
 	hints := ls.remove(p, t)
-	if l.joined == 1 && l.head == nil { // no other caller has seen it
-		*l = line{}
-		ls.spare = l
-	}
 	ls.mu.Unlock()
 	if hints != nil {
 		hints.Close()

@@ -14,7 +14,7 @@ import (
 // wait for it, and is nobody's when who waited has gone.
 func TestOps(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		hd := new(holding)
+		hd := &holding{ops: make(chan struct{}, 1)}
 		require.True(t, hd.tryOps())
 		hd.unlockOps()
 		require.NoError(t, hd.lockOps(t.Context()))
