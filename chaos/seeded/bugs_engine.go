@@ -112,14 +112,14 @@ var engineBugs = []Bug{
 	},
 	{
 		Name: "engine/window-from-the-answer", What: "a grant is believed in from its answer on, not from its request",
-		File: "internal/engine/acquire.go",
-		Old:  "count+1, watchdog.NewWindow(sent, lease))", New: "count+1, watchdog.NewWindow(e.now(), lease))",
+		File: "internal/engine/try.go",
+		Old:  "q.count+1, watchdog.NewWindow(q.sent, q.lease))", New: "q.count+1, watchdog.NewWindow(e.now(), q.lease))",
 		Package: "tests/leases", Run: "^TestWindowBeginsWithTheRequest$",
 	},
 	{
 		Name: "engine/late-release-hits-the-next-hold", What: "a release that comes late takes the next hold of its holder (etcd #22082)",
 		File: "internal/engine/release.go",
-		Old:  "if !hd.fresh {\n\t\t\t\thd.releaseInDoubt(acts)", New: "if false {\n\t\t\t\thd.releaseInDoubt(acts)",
+		Old:  "if !hd.fresh {\n\t\thd.releaseInDoubt(r.acts)", New: "if false {\n\t\thd.releaseInDoubt(r.acts)",
 		Package: "tests/faults", Run: "^TestFaultRepeatedReleaseSparesNextHoldOfItsHolder$",
 	},
 	{

@@ -136,13 +136,13 @@ var fairBugs = []Bug{
 	},
 	{
 		Name: "fairlock/unheard-gift-stays", What: "a waiter that asks for a short lease keeps the longer one of a gift that it has not heard of",
-		File: "internal/engine/acquire.go",
-		Old:  "if c.queues && count == 0 && g.Server > 0", New: "if false && count == 0 && g.Server > 0",
+		File: "internal/engine/try.go",
+		Old:  "if c.queues && q.count == 0 && g.Server > 0", New: "if false && q.count == 0 && g.Server > 0",
 		Package: "fairlock", Run: "^TestGivenWithAShortLeaseUnheard$",
 	},
 	{
 		Name: "fairlock/answered-stays-in-doubt", What: "who has asked for a shorter lease than he was given undoes, after his Unlock, what was answered",
-		File: "internal/engine/acquire.go",
+		File: "internal/engine/try.go",
 		Old:  "c.doubts-- // that request", New: "_ = c // that request",
 		Package: "fairlock", Run: "^TestGivenWithAShortLeaseUnheard$",
 	},

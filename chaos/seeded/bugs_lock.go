@@ -384,7 +384,7 @@ var rwBugs = []Bug{
 	},
 	{
 		Name: "rwlock/upgrade", What: "a reader that asks to write waits for itself",
-		File: "internal/engine/acquire.go",
+		File: "internal/engine/try.go",
 		Old:  "case count == 0 && s.NoUpgrade && e.otherCount(hd.key.holder, s) > 0:", New: "case count == 0 && s.NoUpgrade && e.otherCount(hd.key.holder, s) > 99:",
 		Package: "rwlock", Run: "^TestUpgradeIsRefused$",
 	},

@@ -101,13 +101,13 @@ var watchdogBugs = []Bug{
 	{
 		Name: "engine/label-of-the-lost-stays", What: "an Unlock of a hold that Redis has lost leaves its label",
 		File: "internal/engine/release.go",
-		Old:  "			if kept || ret.Label != \"\" {", New: "			if kept {",
+		Old:  "	if r.kept || r.hold.ret.Label != \"\" {", New: "	if r.kept {",
 		Run: "^TestLabelEndsWithALostHold$",
 	},
 	{
 		Name: "engine/label-stays-on-the-move", What: "a release while the slot is being moved leaves the label for the rest of its lease",
 		File: "internal/engine/release.go",
-		Old:  "if kept || v == NotHolder &&", New: "if v == NotHolder &&",
+		Old:  "if r.kept || v == NotHolder &&", New: "if v == NotHolder &&",
 		Run: "^TestLabelOnTheMove$",
 	},
 	{

@@ -204,122 +204,156 @@ func (r *Return) lingerFor(hd *holding, s *Spec) {
 	}
 }
 
+// A release is what giveBack does for one hold.
+type release struct {
+	hold    *Hold
+	target  int       // the hold count to reach
+	to      *passing  // who has the lock then, or nil
+	heirs   bool      // the next waiter of this client may have the lock
+	maybe   bool      // an earlier request may have been executed
+	acts    time.Time // until when a request without a reply may take effect
+	kept    bool      // the request that was executed did not remove the label
+	doubted *heir     // whom a request without a reply may have granted the lock
+}
+
 // giveBack sends the release; at 0, to says who has the lock then, or is nil. The caller
 // has the holding's ops, which giveBack releases.
 func (h *Hold) giveBack(ctx context.Context, target int, trusted bool, to *passing) error {
-	e, hd, s := h.holding.engine, h.holding, h.spec
-	ret := &h.ret
+	e, hd, s, ret := h.holding.engine, h.holding, h.spec, &h.ret
 	*ret = Return{Holder: hd.field, Count: target, Label: hd.tag(), acked: e.cfg.Acks.Releases}
+	r := release{hold: h, target: target, to: to, maybe: !trusted}
 	if target == 0 {
 		ret.lingerFor(hd, s)
+		if to != nil {
+			ret.Heir, ret.Claim = &to.Request, &to.claim
+		}
+		// Only an ordinary release, or that of a queue, removes a label.
+		r.heirs = to == nil && ret.Linger == 0 && (s.Queue != nil || ret.Label == "")
 	}
-	var last error
-	var doubted *heir
-	var acts time.Time // until when a request without a reply may take effect
-	kept := false      // the request that was executed did not remove the label
-	// Only an ordinary release, or that of a queue, removes a label.
-	heirs := to == nil && target == 0 && ret.Linger == 0 && (s.Queue != nil || ret.Label == "")
-	if target == 0 && to != nil {
-		ret.Heir, ret.Claim = &to.Request, &to.claim
-	}
-	maybe := !trusted // an earlier request may have been executed
 	retry := e.NewRetrier(e.cfg.UnlockTimeout)
 	for {
-		var next *heir
-		var sent watchdog.Instant
-		if heirs && !maybe && e.awaited(s) {
-			if next = e.heir(s, hd.slice); next != nil {
-				ret.Heir, sent = &next.req, e.now()
-			}
-		}
-		at := time.Now()
-		v, err := e.returnOnce(ctx, hd, s, ret, at)
-		if run.Classify(err) == run.Unknown {
-			acts = at.Add(returnBound + run.ClockSlack)
-		}
-		if next != nil {
-			if next.settle(sent, ret, hd.slice, v, err) {
-				doubted = next
-				// It may have been executed once before if it was under way for
-				// that long. Otherwise only the server's clock was unknown.
-				maybe = maybe || err == nil && v == PastDeadline && time.Since(at) > returnBound/2
-			}
-			ret.Heir = nil
-			if heirs = err == nil && v != PastDeadline; run.Hopeless(err) {
-				maybe = maybe || run.Classify(err) == run.Unknown
-				continue // without an heir it may be allowed
-			}
-		}
-		if run.IsCode(err, "TRYAGAIN") {
-			// The slot is being moved, and a request with one key succeeds.
-			kept = kept || ret.Label != "" && target == 0
-			ret.Label = "" // it is removed afterwards
-			ret.Alone, heirs = true, false
-		}
+		v, err, again := r.ask(ctx)
 		switch {
-		case err == nil && (v == Granted || v == Unchanged), err == nil && v == NotHolder && maybe:
+		case again:
+			continue
+		case err == nil && (v == Granted || v == Unchanged), err == nil && v == NotHolder && r.maybe:
 			if !trusted {
 				h.mark(released)
 			}
-			if target == 0 && hd.handed && ret.Heard > 1 {
-				// Other clients have waited for the whole slice. Java among
-				// them takes time to react.
-				e.lines.HoldBack(s.Line, e.cfg.HandOver+e.cfg.HandOver/2)
-			}
-			if target == 0 {
-				hd.tagged.Store(false)
-			}
-			if !hd.fresh {
-				hd.releaseInDoubt(acts) // it must not affect the next hold
-			}
-			if kept || v == NotHolder && ret.Label != "" {
-				hd.dropLabel(ctx, s)
-			}
-			e.labelClosed(ctx, s, ret)
-			hd.unlockOps()
-			if doubted != nil {
-				doubted.Unknown() // its request may have come before the grant
-			}
+			r.done(ctx, v)
 			return ret.short
 		case err == nil && v == NotHolder:
-			if kept || ret.Label != "" {
-				hd.dropLabel(ctx, s)
-			}
-			hd.mu.Lock()
-			item := hd.item // not the item of a hold that comes right after
-			hd.mu.Unlock()
-			hd.unlockOps()
-			h.markLost(item)
-			if doubted != nil {
-				doubted.Unknown() // likewise
-			}
+			r.lost(ctx)
 			return errLost
-		}
-		maybe = maybe || run.Classify(err) == run.Unknown
-		if err == nil && v == Refused && ret.Claim != nil {
+		case err == nil && v == Refused && ret.Claim != nil:
 			to.refused, ret.Heir, ret.Claim = true, nil, nil
 			continue
-		}
-		if err == nil { // too late; the server's clock is known now
+		case err == nil: // too late; the server's clock is known now
 			err = run.ErrLate
 		}
-		last = err
+		r.maybe = r.maybe || run.Classify(err) == run.Unknown
 		if run.Hopeless(err) || retry.After(ctx, err) != nil {
-			break
+			return r.fail(err)
 		}
 	}
-	h.mark(unknown)
-	if target == 0 && !hd.fresh {
-		hd.remember(h)
+}
+
+// ask sends one release request, for the next waiter of this client if that may
+// have the lock. again says that it was refused for that waiter's sake, and may be
+// allowed without one.
+func (r *release) ask(ctx context.Context) (v Status, err error, again bool) {
+	hd, s, ret := r.hold.holding, r.hold.spec, &r.hold.ret
+	e := hd.engine
+	var next *heir
+	var sent watchdog.Instant
+	if r.heirs && !r.maybe && e.awaited(s) {
+		if next = e.heir(s, hd.slice); next != nil {
+			ret.Heir, sent = &next.req, e.now()
+		}
 	}
-	if maybe {
+	at := time.Now()
+	v, err = e.returnOnce(ctx, hd, s, ret, at)
+	if run.Classify(err) == run.Unknown {
+		r.acts = at.Add(returnBound + run.ClockSlack)
+	}
+	if next != nil {
+		if next.settle(sent, ret, hd.slice, v, err) {
+			r.doubted = next
+			// It may have been executed once before if it was under way for
+			// that long. Otherwise only the server's clock was unknown.
+			r.maybe = r.maybe || err == nil && v == PastDeadline && time.Since(at) > returnBound/2
+		}
+		ret.Heir = nil
+		if r.heirs = err == nil && v != PastDeadline; run.Hopeless(err) {
+			r.maybe = r.maybe || run.Classify(err) == run.Unknown
+			return v, err, true
+		}
+	}
+	if run.IsCode(err, "TRYAGAIN") {
+		// The slot is being moved, and a request with one key succeeds.
+		r.kept = r.kept || ret.Label != "" && r.target == 0
+		ret.Label = "" // it is removed afterwards
+		ret.Alone, r.heirs = true, false
+	}
+	return v, err, false
+}
+
+// done finishes a release that has been executed, with the status v.
+func (r *release) done(ctx context.Context, v Status) {
+	hd, s, ret := r.hold.holding, r.hold.spec, &r.hold.ret
+	e := hd.engine
+	if r.target == 0 {
+		if hd.handed && ret.Heard > 1 {
+			// Other clients have waited for the whole slice. Java among them
+			// takes time to react.
+			e.lines.HoldBack(s.Line, e.cfg.HandOver+e.cfg.HandOver/2)
+		}
+		hd.tagged.Store(false)
+	}
+	if !hd.fresh {
+		hd.releaseInDoubt(r.acts) // it must not affect the next hold
+	}
+	if r.kept || v == NotHolder && ret.Label != "" {
+		hd.dropLabel(ctx, s)
+	}
+	e.labelClosed(ctx, s, ret)
+	hd.unlockOps()
+	if r.doubted != nil {
+		r.doubted.Unknown() // its request may have come before the grant
+	}
+}
+
+// lost finishes a release that found the lock not to be the holder's.
+func (r *release) lost(ctx context.Context) {
+	hd := r.hold.holding
+	if r.kept || r.hold.ret.Label != "" {
+		hd.dropLabel(ctx, r.hold.spec)
+	}
+	hd.mu.Lock()
+	item := hd.item // not the item of a hold that comes right after
+	hd.mu.Unlock()
+	hd.unlockOps()
+	r.hold.markLost(item)
+	if r.doubted != nil {
+		r.doubted.Unknown() // as in done
+	}
+}
+
+// fail finishes a release that ends without a reply, and returns its error.
+func (r *release) fail(err error) error {
+	hd := r.hold.holding
+	r.hold.mark(unknown)
+	if r.target == 0 && !hd.fresh {
+		hd.remember(r.hold)
+	}
+	if r.maybe {
 		// The last request may take effect until its deadline. Only a later
 		// acquire of the same holder waits for that.
 		hd.releaseInDoubt(actsUntil())
-		last = inDoubt{last}
+		err = inDoubt{err}
 	}
 	hd.unlockOps()
-	return last
+	return err
 }
 
 // returnOnce sends one release request.
