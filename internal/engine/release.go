@@ -251,7 +251,6 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool, to *passi
 		case err == nil: // too late; the server's clock is known now
 			err = run.ErrLate
 		}
-		r.maybe = r.maybe || run.Classify(err) == run.Unknown
 		if run.Hopeless(err) || retry.After(ctx, err) != nil {
 			return r.fail(err)
 		}
@@ -274,7 +273,7 @@ func (r *release) ask(ctx context.Context) (v Status, err error, again bool) {
 	at := time.Now()
 	v, err = e.returnOnce(ctx, hd, s, ret, at)
 	if run.Classify(err) == run.Unknown {
-		r.acts = at.Add(returnBound + run.ClockSlack)
+		r.maybe, r.acts = true, at.Add(returnBound+run.ClockSlack)
 	}
 	if next != nil {
 		if next.settle(sent, ret, hd.slice, v, err) {
@@ -285,7 +284,6 @@ func (r *release) ask(ctx context.Context) (v Status, err error, again bool) {
 		}
 		ret.Heir = nil
 		if r.heirs = err == nil && v != PastDeadline; run.Hopeless(err) {
-			r.maybe = r.maybe || run.Classify(err) == run.Unknown
 			return v, err, true
 		}
 	}
