@@ -98,13 +98,6 @@ func (m *member) look() state {
 	return m.state
 }
 
-// heard reports whether Redis has answered the watch.
-func (m *member) heard() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.known > 0
-}
-
 // tellLocked wakes m if it wants the present state.
 func (m *member) tellLocked() {
 	if m.known > m.after && m.wants(&m.state) {
