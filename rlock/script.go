@@ -202,7 +202,7 @@ func (s *scripts) Release(ctx context.Context, e *engine.Engine, opts run.Option
 			case 3:
 				r.Given, r.Token = true, reply.Ints[1]
 			case 4:
-				r.Listed, r.Away = reply.Ints[2], true
+				r.Listed = reply.Ints[2]
 			case 5:
 				r.Listed, r.Heard = reply.Ints[2], int(reply.Ints[1])
 			}

@@ -232,7 +232,7 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool, to *passi
 	}
 	retry := e.NewRetrier(e.cfg.UnlockTimeout)
 	for {
-		v, err, again := r.ask(ctx)
+		v, again, err := r.ask(ctx)
 		switch {
 		case again:
 			continue
@@ -260,7 +260,7 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool, to *passi
 // ask sends one release request, for the next waiter of this client if that may
 // have the lock. again says that it was refused for that waiter's sake, and may be
 // allowed without one.
-func (r *release) ask(ctx context.Context) (v Status, err error, again bool) {
+func (r *release) ask(ctx context.Context) (v Status, again bool, err error) {
 	hd, s, ret := r.hold.holding, r.hold.spec, &r.hold.ret
 	e := hd.engine
 	var next *heir
@@ -284,7 +284,7 @@ func (r *release) ask(ctx context.Context) (v Status, err error, again bool) {
 		}
 		ret.Heir = nil
 		if r.heirs = err == nil && v != PastDeadline; run.Hopeless(err) {
-			return v, err, true
+			return v, true, err
 		}
 	}
 	if run.IsCode(err, "TRYAGAIN") {
@@ -293,7 +293,7 @@ func (r *release) ask(ctx context.Context) (v Status, err error, again bool) {
 		ret.Label = "" // it is removed afterwards
 		ret.Alone, r.heirs = true, false
 	}
-	return v, err, false
+	return v, false, err
 }
 
 // done finishes a release that has been executed, with the status v.
@@ -359,7 +359,7 @@ func (e *Engine) returnOnce(ctx context.Context, hd *holding, s *Spec, ret *Retu
 	if ret.Deadline = (run.Deadline{}); !hd.fresh || ret.Heir != nil && s.Queue == nil {
 		ret.Deadline = e.Clock.Deadline(now, returnBound)
 	}
-	ret.Next, ret.Given, ret.Token, ret.More, ret.Listed, ret.Heard, ret.Away = "", false, 0, 0, 0, 0, false
+	ret.Returned = Returned{}
 	passes := ret.Heir != nil && ret.Heir.Entry == "" // no other client takes part
 	var list waitlistChange
 	if ret.Unlist = nil; ret.Count == 0 && !ret.Alone && e.gives(s) {

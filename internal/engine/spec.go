@@ -160,17 +160,23 @@ type Return struct {
 	Claim    *Claim   // what the heir must claim to be passed the lock, or nil
 	Leaves   bool     // remove only the holder's own entries from the waitlist
 	Unlist   []string // entries to remove from the waitlist; see Spec.List
-	Next     string   // set by Release: the waiter of this client whose turn it is now
-	Listed   int64    // set by Release: server ms, if the heir's Entry is in the waitlist; otherwise 0
-	Token    int64    // set by Release: the heir's fencing token
-	More     int64    // set by Release: number of tokens after that one for the heir
-	Heard    int      // set by Release: number of clients that were notified, including this one; 0: unknown
-	Away     bool     // set by Release: a waiter in the waitlist was granted it
-	short    error    // too few replicas have confirmed it
 	Listens  bool     // this client listens on the Redis channel of the lock
 	Alone    bool     // name no key except that of the lock
-	Given    bool     // set by Release: the heir has it
 	acked    bool     // replicas must confirm it
+
+	Returned
+}
+
+// Returned is what is known of a Return that was sent. Release sets the
+// exported fields that the reply tells.
+type Returned struct {
+	Given  bool   // the heir has the lock
+	Token  int64  // the heir's fencing token
+	More   int64  // number of tokens after that one for the heir
+	Listed int64  // server ms, if the heir's Entry is in the waitlist; otherwise 0
+	Next   string // the waiter of this client whose turn it is now
+	Heard  int    // number of clients that were notified, including this one; 0: unknown
+	short  error  // too few replicas have confirmed it
 }
 
 // A Claim is a hash in Redis whose field accepted is the holder who claims the lock.

@@ -16,7 +16,7 @@ type lockRequest struct {
 	lease time.Duration    // what it asks for
 	bound time.Duration    // for how long it may be executed
 	asked time.Time        // when it was made
-	sent  watchdog.Instant // the same, for the window
+	sent  watchdog.Instant // the same by the watchdog's clock
 	opts  run.Options
 	list  waitlistChange
 }
