@@ -61,6 +61,7 @@ type redWaiter struct {
 	last            round
 	rounds          int
 	pause           time.Duration // longest delay before the next round
+	heard           bool          // a majority has answered a round
 	failing         time.Time     // since when no majority answers; zero while one does
 	patience        time.Duration
 }
@@ -88,6 +89,9 @@ func (c *redWaiter) wait(ctx context.Context) error {
 	}
 	err := lines.Until(ctx, "red "+c.lock.id, c, &p)
 	if errors.Is(err, wait.ErrOver) {
+		if c.rounds > 0 && !c.heard { // nobody says that others have it
+			return join(append([]error{engine.ErrNotAcquired}, c.last.errs...)...)
+		}
 		return join(c.taken(ctx, &c.last), c.last.inDoubt())
 	}
 	return err
@@ -137,7 +141,7 @@ func (c *redWaiter) Try(ctx context.Context) (wait.Answer, error) {
 	case r.never > len(c.lock.members)-quorum:
 		return wait.Answer{}, join(r.errs...)
 	case r.answered >= quorum:
-		c.failing, c.patience = time.Time{}, engine.WaiterPatience
+		c.heard, c.failing, c.patience = true, time.Time{}, engine.WaiterPatience
 	case c.failing.IsZero():
 		c.failing = now
 	case now.Sub(c.failing) >= c.patience:

@@ -165,6 +165,24 @@ func TestRedSilentMajority(t *testing.T) {
 	})
 }
 
+// TestRedSilentMajorityWhileItWaits checks that the end of a wait does not say that others
+// have the lock if no majority has answered.
+func TestRedSilentMajorityWhileItWaits(t *testing.T) {
+	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
+		locktest.MustUnlock(t, locktest.MustLock(t, l))
+		synctest.Wait()
+		fl.cut(true, 1, 2, 3)
+		_, err := l.TryLock(t.Context(), latchkey.Wait(time.Second))
+		require.ErrorIs(t, err, latchkey.ErrNotAcquired)
+		require.NotErrorAs(t, err, new(*latchkey.TakenError))
+		require.ErrorIs(t, err, context.DeadlineExceeded) // of the members
+		fl.cut(false, 1, 2, 3)
+		locktest.MustUnlock(t, locktest.MustLock(t, l))
+		time.Sleep(30 * time.Second) // what the cut servers were asked is undone
+		clean(t, fl.envs...)
+	})
+}
+
 // TestRedFarMinority checks that a member that is further away than the
 // majority joins the hold later.
 func TestRedFarMinority(t *testing.T) {

@@ -198,7 +198,11 @@ func TestSem(t *testing.T) {
 	_, stderr = run(exit.Usage, "release", "plain")
 	assert.Contains(t, stderr, "--id is needed")
 	run(0, "release", "plain", "--id", ids[0], "--id", ids[1])
-	_, stderr = run(exit.Conflict, "release", "plain", "--id", ids[0])
+	code := 0
+	for i := 0; code == 0 && i < 20; i++ { // 0 on a slow machine: of two requests, the first may have released it
+		code, _, stderr = execute(t, at(s, "sem", "release", "plain", "--id", ids[0])...)
+	}
+	assert.Equal(t, exit.Conflict, code)
 	assert.Contains(t, stderr, "plain: not held: "+ids[0])
 	run(0, "acquire", "plain", "2", "--lease", "0.2")
 	run(0, "acquire", "plain", "--lease", "1m", "-w", "10")
