@@ -27,6 +27,7 @@ import (
 // Stats.HistoryDropped, where 1024 wait already, and where Redis does not take it or
 // does not answer within a second; the first time, the logger is told. After a crash
 // up to 200 ms are missing. Close writes what is left, for up to a second more. Redis
+// at its memory limit takes events all the same, because the stream has its length, and
 // removes the stream when nobody has written to it for a week.
 func WithHistory(n int) Option {
 	if n < 1 || n > mostHistory {

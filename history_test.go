@@ -360,6 +360,51 @@ func TestHistoryIsRefused(t *testing.T) {
 	}
 }
 
+// At its memory limit Redis takes events as it takes releases: the stream has its length.
+func TestHistoryAtTheMemoryLimit(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t)
+	c := newClient(t, rdb, latchkey.WithHistory(1000))
+	h, err := rlock.New(c, "x").Lock(t.Context())
+	require.NoError(t, err)
+	s.Do(t, "CONFIG", "SET", "maxmemory", "1")
+	require.NoError(t, h.Unlock(t.Context()))
+	_, err = rlock.New(c, "x").Lock(t.Context())
+	require.ErrorContains(t, err, "OOM")
+	require.NoError(t, c.Close())
+	require.Equal(t, []string{"acquired rlock x", "released rlock x"}, brief(happened(t, rdb, "")))
+	require.Zero(t, c.Stats().HistoryDropped)
+}
+
+// A hand-over in memory is a release and a grant, of one holder.
+func TestHistoryOfAHandOver(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
+		c := newClient(t, b.Redis, latchkey.WithHistory(1000))
+		l := rlock.New(c, "x")
+		first, err := l.Lock(t.Context())
+		require.NoError(t, err)
+		next := l.LockAsync(t.Context())
+		synctest.Wait()
+		require.NoError(t, first.Unlock(t.Context()))
+		second := <-next
+		require.NoError(t, second.Err)
+		require.Equal(t, first.HolderID(), second.Value.HolderID(), "it was handed over")
+		time.Sleep(time.Second)
+		require.NoError(t, second.Value.Unlock(t.Context()))
+		time.Sleep(batched)
+		events := happened(t, b.Redis, "")
+		ends := map[time.Duration]int{}
+		for _, ev := range events {
+			require.Equal(t, first.HolderID(), ev.Holder)
+			if ev.What == "released" {
+				ends[ev.Held.Round(time.Second)]++
+			}
+		}
+		require.Len(t, events, 4)
+		require.Equal(t, map[time.Duration]int{0: 1, time.Second: 1}, ends)
+	})
+}
+
 // In a cluster the stream is in one slot.
 func TestHistoryInACluster(t *testing.T) {
 	cl := redistest.StartCluster(t, 3)
