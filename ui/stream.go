@@ -3,6 +3,7 @@ package ui
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -41,15 +42,27 @@ func (h *Handler) render(ctx context.Context, v *view, q *query) ([]byte, error)
 		defer cancel()
 		defer context.AfterFunc(h.ctx, cancel)()
 		var b bytes.Buffer
-		data, err := v.data(h, ctx, q)
-		if err == nil {
-			err = h.pages[q.lang].ExecuteTemplate(&b, v.name, data)
-		}
-		h.mu.Lock()
-		r.html, r.err, r.made = b.Bytes(), err, time.Now()
-		h.mu.Unlock()
+		err := errPanicked
+		defer func() {
+			h.mu.Lock()
+			r.html, r.err, r.made = b.Bytes(), err, time.Now()
+			h.mu.Unlock()
+		}()
+		err = h.draw(ctx, &b, v, q)
 	})
 	return r.html, r.err
+}
+
+// errPanicked is the error of a region for those who have waited for one whose function
+// panicked, which ends the request of the first.
+var errPanicked = errors.New("ui: the page could not be rendered")
+
+func (h *Handler) draw(ctx context.Context, b *bytes.Buffer, v *view, q *query) error {
+	data, err := v.data(h, ctx, q)
+	if err != nil {
+		return err
+	}
+	return h.pages[q.lang].ExecuteTemplate(b, v.name, data)
 }
 
 // stream sends a region whenever it has changed, until the browser leaves or the Handler

@@ -690,3 +690,15 @@ func TestOptionsAreChecked(t *testing.T) {
 	_, err = ui.New(latchkey.New(ring), ui.Options{})
 	assert.ErrorContains(t, err, "Ring")
 }
+
+// A page that could not be rendered is not an empty one for whoever asks next.
+func TestRenderPanics(t *testing.T) {
+	s := start(t, ui.Options{})
+	require.Panics(t, func() { _, _ = s.h.Render(func() (any, error) { panic("a fault") }) })
+	again := errors.New("rendered anew")
+	redistest.Until(t, "another try", func() bool {
+		_, err := s.h.Render(func() (any, error) { return nil, again })
+		require.Error(t, err)
+		return errors.Is(err, again)
+	})
+}
