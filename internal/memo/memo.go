@@ -207,9 +207,6 @@ func unnamed(err error) error {
 // when the lock is lost, when AtMost is over and when the call has ended.
 func (c *Call) Context() context.Context { return c.ctx }
 
-// Name returns the name of the call, as Record has it.
-func (c *Call) Name() string { return c.name }
-
 // Keep ends the call: value is kept for ttl. It is fresh for that time, or for fresh if
 // that is not 0.
 //

@@ -1,0 +1,4 @@
+package memo
+
+// Name returns the name of the call, as Record has it.
+func (c *Call) Name() string { return c.name }
