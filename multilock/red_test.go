@@ -165,6 +165,27 @@ func TestRedSilentMajority(t *testing.T) {
 	})
 }
 
+// TestRedGivesBackAMinority checks that members that were granted before the others
+// refused are free when the call returns.
+func TestRedGivesBackAMinority(t *testing.T) {
+	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
+		locktest.MustUnlock(t, locktest.MustLock(t, l))
+		synctest.Wait()
+		var holds []*latchkey.Hold
+		for _, c := range fl.more(t)[:3] {
+			holds = append(holds, locktest.MustLock(t, rlock.New(c, "r")))
+		}
+		fl.far(5*time.Millisecond, 0, 1, 2)
+		_, err := l.TryLock(t.Context())
+		require.ErrorIs(t, err, latchkey.ErrNotAcquired)
+		require.Equal(t, 3, fl.holding("r"))
+		for _, h := range holds {
+			locktest.MustUnlock(t, h)
+		}
+		clean(t, fl.envs...)
+	})
+}
+
 // TestRedSilentMajorityWhileItWaits checks that the end of a wait does not say that others
 // have the lock if no majority has answered.
 func TestRedSilentMajorityWhileItWaits(t *testing.T) {

@@ -226,6 +226,6 @@ var multiBugs = []Bug{
 		Name: "multilock/red-keeps-a-minority", What: "members that were granted are not given back without a majority",
 		File: "multilock/red.go",
 		Old:  "\tgiveBack(soon, held)\n", New: "\t_ = soon\n",
-		Package: "multilock", Run: "^TestRedCampaign$",
+		Package: "multilock", Run: "^TestRedGivesBackAMinority$",
 	},
 }
