@@ -174,7 +174,7 @@ func (c *candidate) final(err error) bool {
 	default:
 	}
 	codes := []string{"NOPERM", "WRONGTYPE", "CROSSSLOT"}
-	if !c.engine.Clock.Known() { // Redis has not run a script yet
+	if !c.engine.Clock.Known() { // Redis has not answered this client yet
 		codes = append(codes, "NOAUTH", "WRONGPASS")
 	}
 	for _, code := range codes {

@@ -428,7 +428,7 @@ func TestRefusedPassword(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, b *redistest.Env) {
 		ts := newTerms(t)
 		rdb := b.Client()
-		ts.stand(rdb, "a")
+		a := ts.stand(rdb, "a")
 		ts.comes()
 		b.Partition(rdb)
 		<-ts.live.Done()
@@ -438,6 +438,10 @@ func TestRefusedPassword(t *testing.T) {
 
 		late := ts.stand(b.Client(), "late")
 		require.ErrorContains(t, <-late.ended, "NOAUTH")
+		known := ts.standOn(a.client, "known")
+		b.Advance(time.Minute)
+		require.Empty(t, known.ended, "Redis has answered that client")
+		known.stop(t)
 		b.Mini.RequireAuth("")
 		require.Equal(t, "a", ts.comes())
 	})

@@ -61,7 +61,7 @@ type redWaiter struct {
 	last            round
 	rounds          int
 	pause           time.Duration // longest delay before the next round
-	heard           bool          // a majority has answered a round
+	refused         bool          // a member has refused
 	failing         time.Time     // since when no majority answers; zero while one does
 	patience        time.Duration
 }
@@ -89,7 +89,7 @@ func (c *redWaiter) wait(ctx context.Context) error {
 	}
 	err := lines.Until(ctx, "red "+c.lock.id, c, &p)
 	if errors.Is(err, wait.ErrOver) {
-		if c.rounds > 0 && !c.heard { // nobody says that others have it
+		if c.rounds > 0 && !c.refused { // nobody says that others have it
 			return join(append([]error{engine.ErrNotAcquired}, c.last.errs...)...)
 		}
 		return join(c.taken(ctx, &c.last), c.last.inDoubt())
@@ -131,7 +131,7 @@ func (c *redWaiter) Try(ctx context.Context) (wait.Answer, error) {
 		return wait.Answer{Again: time.Millisecond}, nil // the wait is over or the caller is gone
 	}
 	r := c.tryAll(ctx)
-	c.last, c.everybody = r, false
+	c.last, c.everybody, c.refused = r, false, c.refused || r.refused
 	quorum := c.lock.quorum
 	switch now := time.Now(); {
 	case r.whole != nil:
@@ -141,7 +141,7 @@ func (c *redWaiter) Try(ctx context.Context) (wait.Answer, error) {
 	case r.never > len(c.lock.members)-quorum:
 		return wait.Answer{}, join(r.errs...)
 	case r.answered >= quorum:
-		c.heard, c.failing, c.patience = true, time.Time{}, engine.WaiterPatience
+		c.failing, c.patience = time.Time{}, engine.WaiterPatience
 	case c.failing.IsZero():
 		c.failing = now
 	case now.Sub(c.failing) >= c.patience:
@@ -174,6 +174,7 @@ type round struct {
 	answered int    // members that granted or refused
 	never    int    // members that failed permanently
 	some     bool   // some members were granted, but no majority
+	refused  bool   // a member has refused
 	errs     []error
 }
 
@@ -220,6 +221,7 @@ func (t *attempt) tryAll(ctx context.Context) round {
 			got = append(got, g)
 			continue
 		case g.answered():
+			r.refused = true
 		case forGood(g.err), l.turnedAway(g):
 			r.never++
 		case errors.Is(g.err, context.DeadlineExceeded) && time.Since(start) >= bound:

@@ -53,10 +53,11 @@ func (h *Handler) render(ctx context.Context, v *view, q *query) ([]byte, error)
 	return r.html, r.err
 }
 
-// errPanicked is the error of a region for those who have waited for one whose function
-// panicked, which ends the request of the first.
+// errPanicked is the error of a region whose function panicked. Those who have waited for
+// it get it; the panic ends the request of the first.
 var errPanicked = errors.New("ui: the page could not be rendered")
 
+// draw writes the region of a page.
 func (h *Handler) draw(ctx context.Context, b *bytes.Buffer, v *view, q *query) error {
 	data, err := v.data(h, ctx, q)
 	if err != nil {

@@ -113,7 +113,7 @@ var engineBugs = []Bug{
 	{
 		Name: "engine/window-from-the-answer", What: "a grant is believed in from its answer on, not from its request",
 		File: "internal/engine/try.go",
-		Old:  "q.count+1, watchdog.NewWindow(q.sent, q.lease))", New: "q.count+1, watchdog.NewWindow(e.now(), q.lease))",
+		Old:  "q.count+1, watchdog.NewWindow(q.sent, lease))", New: "q.count+1, watchdog.NewWindow(e.now(), lease))",
 		Package: "tests/leases", Run: "^TestWindowBeginsWithTheRequest$",
 	},
 	{

@@ -44,7 +44,8 @@ func (s *Spec) Acquire(ctx context.Context, op *Op, cfg *LockConfig) (*Hold, err
 	return c.run(op, p)
 }
 
-// admit checks an acquire and counts it in at the gate.
+// admit checks a call with cfg and counts it in at the gate, which the caller has
+// to leave.
 func (s *Spec) admit(ctx context.Context, cfg *LockConfig) error {
 	if s.err != nil {
 		return s.err

@@ -21,8 +21,8 @@ type holding struct {
 	field  string // the field in the hash: "<client id>:<number>" and the suffix
 	refs   int    // calls that use the holding, plus 1 while the lock is held
 
-	// ops serializes the scripts that change the hold count: whoever sends one
-	// has put an element in. Capacity 1; see lockOps.
+	// ops is full while somebody has it: whoever sends a script that changes the
+	// hold count. Its capacity is 1.
 	ops chan struct{}
 	// Guarded by ops: the holder will not hold the lock again after it has
 	// released it.

@@ -208,7 +208,7 @@ func (h leashed) Lost() <-chan struct{} {
 	return h.Held.Lost()
 }
 
-// withLeash returns h, which has these origins, with a leash if any is watched.
+// withLeash returns h with a leash if any of its origins is watched.
 func withLeash(h Held, of []*Origin) Held {
 	l := NewLeash(of...)
 	if l == nil {

@@ -204,7 +204,7 @@ func (r *Return) lingerFor(hd *holding, s *Spec) {
 	}
 }
 
-// A release is what giveBack does for one hold.
+// A release is one call of giveBack, with what its requests have shown so far.
 type release struct {
 	hold    *Hold
 	target  int       // the hold count to reach
@@ -213,11 +213,11 @@ type release struct {
 	maybe   bool      // an earlier request may have been executed
 	acts    time.Time // until when a request without a reply may take effect
 	kept    bool      // the request that was executed did not remove the label
-	doubted *heir     // whom a request without a reply may have granted the lock
+	doubted *heir     // whom an earlier request may have granted the lock
 }
 
-// giveBack sends the release; at 0, to says who has the lock then, or is nil. The caller
-// has the holding's ops, which giveBack releases.
+// giveBack sends the release. If target is 0, to says who has the lock then; it may be
+// nil. The caller has the holding's ops, which giveBack releases.
 func (h *Hold) giveBack(ctx context.Context, target int, trusted bool, to *passing) error {
 	e, hd, s, ret := h.holding.engine, h.holding, h.spec, &h.ret
 	*ret = Return{Holder: hd.field, Count: target, Label: hd.tag(), acked: e.cfg.Acks.Releases}
@@ -257,9 +257,9 @@ func (h *Hold) giveBack(ctx context.Context, target int, trusted bool, to *passi
 	}
 }
 
-// ask sends one release request, for the next waiter of this client if that may
-// have the lock. again says that it was refused for that waiter's sake, and may be
-// allowed without one.
+// ask sends one release request, with the next waiter of this client as the heir if
+// that may have the lock. again reports that the request has failed for good with an
+// heir, and may succeed without one.
 func (r *release) ask(ctx context.Context) (v Status, again bool, err error) {
 	hd, s, ret := r.hold.holding, r.hold.spec, &r.hold.ret
 	e := hd.engine
@@ -337,7 +337,8 @@ func (r *release) lost(ctx context.Context) {
 	}
 }
 
-// fail finishes a release that ends without a reply, and returns its error.
+// fail finishes a release that has failed with err, and returns the error for the
+// caller.
 func (r *release) fail(err error) error {
 	hd := r.hold.holding
 	r.hold.mark(unknown)
@@ -384,9 +385,7 @@ func (e *Engine) returnOnce(ctx context.Context, hd *holding, s *Spec, ret *Retu
 	if !ret.Given {
 		e.turn(s, ret.Next)
 	}
-	if list.key != "" {
-		e.waitlist.end(&list, ret.unlisted(v, err), now.Add(returnBound+run.ClockSlack))
-	}
+	e.waitlist.end(&list, ret.unlisted(v, err), now.Add(returnBound+run.ClockSlack))
 	return v, err
 }
 

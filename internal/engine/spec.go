@@ -164,11 +164,11 @@ type Return struct {
 	Alone    bool     // name no key except that of the lock
 	acked    bool     // replicas must confirm it
 
-	Returned
+	Returned // set by Release
 }
 
-// Returned is what is known of a Return that was sent. Release sets the
-// exported fields that the reply tells.
+// A Returned is the result of a Return. Scripts.Release sets the exported fields,
+// as far as the reply tells them.
 type Returned struct {
 	Given  bool   // the heir has the lock
 	Token  int64  // the heir's fencing token

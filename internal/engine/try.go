@@ -13,7 +13,6 @@ import (
 // A lockRequest is one request of a lockAttempt.
 type lockRequest struct {
 	count int              // the hold count before it
-	lease time.Duration    // what it asks for
 	bound time.Duration    // for how long it may be executed
 	asked time.Time        // when it was made
 	sent  watchdog.Instant // the same by the watchdog's clock
@@ -38,14 +37,12 @@ func (c *lockAttempt) Try(ctx context.Context) (wait.Answer, error) {
 	}
 	defer hd.unlockOps()
 	count := hd.counted()
-	if ans, known, err := c.unasked(count); known {
+	if ans, ok, err := c.unasked(count); ok {
 		return ans, err
 	}
-	q := c.newRequest(ctx, count)
+	q := c.prepare(ctx, count)
 	g, err := c.spec.Scripts.Acquire(ctx, e, q.opts, &c.req)
-	if q.list.key != "" {
-		e.waitlist.end(&q.list, c.waitlistAfter(g, err), q.asked.Add(q.bound+run.ClockSlack))
-	}
+	e.waitlist.end(&q.list, c.waitlistAfter(g, err), q.asked.Add(q.bound+run.ClockSlack))
 	if err == nil {
 		c.failing, c.backoff = time.Time{}, 0
 		e.answers()
@@ -62,9 +59,9 @@ func (c *lockAttempt) Try(ctx context.Context) (wait.Answer, error) {
 	return c.failed(caller, q.asked, err)
 }
 
-// unasked returns the answer for which Redis need not be asked, if it is known.
-// The caller has ops.
-func (c *lockAttempt) unasked(count int) (ans wait.Answer, known bool, err error) {
+// unasked returns the answer that needs no request, if there is one. The caller
+// has ops.
+func (c *lockAttempt) unasked(count int) (ans wait.Answer, ok bool, err error) {
 	e, hd, s := c.spec.engine, c.holding, c.spec
 	if d := hd.releaseInDoubtFor(); d > 0 {
 		return wait.Answer{Again: d}, true, nil
@@ -80,15 +77,15 @@ func (c *lockAttempt) unasked(count int) (ans wait.Answer, known bool, err error
 	return wait.Answer{}, false, nil
 }
 
-// newRequest returns the next request of c, and sets req to what it asks for.
-// The caller has ops.
-func (c *lockAttempt) newRequest(ctx context.Context, count int) lockRequest {
+// prepare returns the next request of c, and sets c.req to what it asks for.
+// The caller has ops, sends it, and ends its waitlistChange.
+func (c *lockAttempt) prepare(ctx context.Context, count int) lockRequest {
 	e, hd, s := c.spec.engine, c.holding, c.spec
-	q := lockRequest{count: count, lease: c.lease(), asked: time.Now(), sent: e.now()}
+	q := lockRequest{count: count, asked: time.Now(), sent: e.now()}
 	q.opts = run.Options{Within: c.patiently(), Replicas: run.Confirmed(e.cfg.Acks.On())}
 	q.bound = c.bound(ctx, q.opts.Within)
 	c.req = Request{
-		Holder: hd.field, Count: count + 1, Lease: q.lease, Label: c.label(count),
+		Holder: hd.field, Count: count + 1, Lease: c.lease(), Label: c.label(count),
 		Waits: c.waiting, Deadline: e.Clock.Deadline(q.asked, q.bound),
 	}
 	if c.req.Label != "" {
@@ -101,16 +98,19 @@ func (c *lockAttempt) newRequest(ctx context.Context, count int) lockRequest {
 		c.req.Ends = hd.ends
 		hd.mu.Unlock()
 	case (c.contended || !e.waitlist.empty()) && !c.alone && e.gives(s):
+		// Only a waiter listens, so only a waiter adds an entry. Any request
+		// removes those that are known.
 		q.list = c.joinWaitlist()
 	}
 	return q
 }
 
-// replied returns what the reply g to q means. The caller has ops.
+// replied applies the reply g to q, and returns what it means. The caller has
+// ops.
 func (c *lockAttempt) replied(q *lockRequest, g Grant) (wait.Answer, error) {
 	switch g.Status {
 	case Granted:
-		return c.granted(q, g)
+		return c.take(q, g)
 	case NotHolder:
 		c.holding.gone()
 		return wait.Answer{}, errLost
@@ -136,9 +136,9 @@ func (c *lockAttempt) replied(q *lockRequest, g Grant) (wait.Answer, error) {
 	return wait.Answer{After: g.Left, Ticket: g.Ticket, Next: g.Next}, nil
 }
 
-// granted takes what q was granted, if it is to be trusted. The caller has ops.
-func (c *lockAttempt) granted(q *lockRequest, g Grant) (wait.Answer, error) {
-	e, hd := c.spec.engine, c.holding
+// take takes what q was granted, if it is to be trusted. The caller has ops.
+func (c *lockAttempt) take(q *lockRequest, g Grant) (wait.Answer, error) {
+	e, hd, lease := c.spec.engine, c.holding, c.req.Lease
 	if err := e.Short(q.opts.Replicas); err != nil {
 		return wait.Answer{}, c.unreplicated(q.count, err)
 	}
@@ -146,7 +146,7 @@ func (c *lockAttempt) granted(q *lockRequest, g Grant) (wait.Answer, error) {
 		c.doubt(q.count, 0)
 		return wait.Answer{Again: reloadTime}, nil
 	}
-	if c.queues && q.count == 0 && g.Server > 0 && g.Left > q.lease && !c.cut {
+	if c.queues && q.count == 0 && g.Server > 0 && g.Left > lease && !c.cut {
 		// The lock was granted before this request, for longer than it asks
 		// for, and the message has not arrived. Ask once more with the lease
 		// that is known now.
@@ -155,9 +155,9 @@ func (c *lockAttempt) granted(q *lockRequest, g Grant) (wait.Answer, error) {
 		hd.cuts(g.Server + g.Left.Milliseconds())
 		return wait.Answer{Again: time.Millisecond}, nil
 	}
-	c.hold = hd.grant(c.ctx, c.spec, c.cfg, g, q.count+1, watchdog.NewWindow(q.sent, q.lease))
+	c.hold = hd.grant(c.ctx, c.spec, c.cfg, g, q.count+1, watchdog.NewWindow(q.sent, lease))
 	if c.hold == nil {
-		return c.void(q.count, q.lease)
+		return c.void(q.count, lease)
 	}
 	if c.cut {
 		c.doubts-- // that request was answered, so nothing of it is on its way
@@ -166,7 +166,7 @@ func (c *lockAttempt) granted(q *lockRequest, g Grant) (wait.Answer, error) {
 		hd.acquireInDoubt(c.until)
 	}
 	c.inDoubt, c.queued = false, false
-	return wait.Answer{Granted: true, After: q.lease}, nil
+	return wait.Answer{Granted: true, After: lease}, nil
 }
 
 // void handles a grant that came too late to be trusted. The lock is requested

@@ -106,8 +106,11 @@ const (
 	listUnknown                // either, now or until a time
 )
 
-// end ends a waitlistChange that has an effect. until is for an unknown outcome.
+// end ends a waitlistChange. until is for an unknown outcome.
 func (l *waitlist) end(r *waitlistChange, o outcome, until time.Time) {
+	if r.key == "" {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.clock++

@@ -42,7 +42,6 @@ func (e *Engine) Gives(list string) bool {
 
 // waitEntry returns the waitlist entry for c, or "" if c cannot be granted the
 // lock by a release: a holder that may come again could receive an old message.
-// Only an attempt that has had to wait listens.
 func (c *lockAttempt) waitEntry(lease time.Duration) string {
 	if !c.fresh || !c.renewed() || c.cfg.Label != "" || !c.spec.engine.lines.Listens(c.spec.Line) {
 		return ""

@@ -73,12 +73,12 @@ func (j *batchItem) over() {
 	j.from.used.Put(j)
 }
 
-// busy reports whether there are others with which a command can be sent. Where
-// there are few callers, they need not share mu.
+// busy reports whether a command is to be sent with others. It takes no lock, so
+// few callers share none.
 func (p *batcher) busy() bool { return p.sending.Load() > 0 || p.underway.Load() > pipeFrom }
 
 // add queues cmd, or r if cmd is nil, to be sent with others. It returns nil if
-// they are not to be sent together now. The outcome is delivered on done.
+// it is to be sent alone. The outcome is delivered on done.
 func (p *batcher) add(cmd redis.Cmder, r *BatchRequest) *batchItem {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -236,7 +236,7 @@ type nodes struct {
 	m  map[*redis.Client]*batcher
 }
 
-// batcherFor returns the batcher that cmd joins, or nil if it is sent alone.
+// batcherFor returns the batcher that cmd may join, or nil.
 func (rn *Runner) batcherFor(ctx context.Context, cmd redis.Cmder) *batcher {
 	rdb, ok := rn.rdb.(*redis.ClusterClient)
 	if !ok {
@@ -272,6 +272,9 @@ func (rn *Runner) batcherFor(ctx context.Context, cmd redis.Cmder) *batcher {
 			ns.m = make(map[*redis.Client]*batcher)
 		}
 		ns.m[node] = p
+	}
+	if !p.busy() { // the others have ended meanwhile
+		return nil
 	}
 	return p
 }
