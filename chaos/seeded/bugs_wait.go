@@ -35,7 +35,7 @@ var waitBugs = []Bug{
 	{
 		Name: "wait/lease-end-ignored", What: "nobody asks at the end of a dead holder's lease",
 		File: "internal/wait/wait.go",
-		Old:  "if ans.After > 0 && ans.After+slack < d {", New: "if false {",
+		Old:  "if ans.After > 0 && ans.After-slack < d {", New: "if false {",
 		Package: "internal/wait", Run: "^TestAfterBoundsTheSleep$",
 	},
 	{

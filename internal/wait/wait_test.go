@@ -122,6 +122,25 @@ func TestAfterBoundsTheSleep(t *testing.T) {
 	})
 }
 
+// The end of a lease is nothing missed either if a recheck is due at about the same time.
+func TestRecheckAtTheEndOfALease(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		const lease = recheck - 10*ms // rechecks are spread over a quarter of their time
+		h := newHints()
+		h.live = true
+		p := policy(h)
+		p.Events = told{missed: func() { t.Error("missed") }}
+		for range 1000 {
+			end := time.Now().Add(lease)
+			c := newClaim(func(int) (wait.Answer, error) {
+				left := time.Until(end)
+				return wait.Answer{Granted: left <= 0, After: max(left, ms)}, nil
+			})
+			require.NoError(t, wait.NewLines().Until(t.Context(), "k", c, p))
+		}
+	})
+}
+
 // After a failure to ask, hints do not hasten the next ask.
 func TestAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
