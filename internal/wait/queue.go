@@ -255,8 +255,10 @@ func (w *queuer) next(again time.Time) (pl plan) {
 	if p.hints != nil {
 		pl.hints = p.hints.C()
 	}
-	pl.sooner(p.kept.Add(q.Recheck), toRecheck)
-	if !p.ends.IsZero() {
+	recheck := p.kept.Add(q.Recheck)
+	if p.ends.IsZero() || recheck.Before(p.ends.Add(-2*slack)) {
+		pl.sooner(recheck, toRecheck)
+	} else { // as in waiter.length
 		pl.sooner(p.ends, toAsk)
 	}
 	switch {

@@ -292,6 +292,25 @@ func TestReservation(t *testing.T) {
 	})
 }
 
+// In a queue too, the end of a lease is nothing missed if a recheck is due just before it.
+func TestTurnAtTheEndOfALease(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		for d := -4 * ms; d <= 4*ms; d += ms / 2 {
+			h, own := newHints(), newHints()
+			h.live, own.live = true, true
+			end := time.Now().Add(recheck + d)
+			q := &wait.Queue{Policy: *policy(h), ID: "a", ListenOwn: own.open, Keep: func(context.Context, []string) []string { return nil }}
+			q.Events = told{missed: func() { t.Errorf("missed, of a lease that ends %v after the recheck", d) }}
+			h.hint()
+			c := newClaim(func(nth int) (wait.Answer, error) {
+				left := time.Until(end)
+				return wait.Answer{Granted: left <= 0, After: max(left, ms), Ticket: int64(nth & 1)}, nil
+			})
+			require.NoError(t, wait.NewLines().UntilTurn(t.Context(), "k", c, q))
+		}
+	})
+}
+
 // The next one after a waiter that was given the thing asks when the lease given has ended.
 func TestNextAsksAtTheEndOfWhatIsGiven(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
