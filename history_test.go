@@ -363,6 +363,7 @@ func TestHistoryIsRefused(t *testing.T) {
 // At its memory limit Redis takes events as it takes releases: the stream has its length.
 func TestHistoryAtTheMemoryLimit(t *testing.T) {
 	s := redistest.Start(t)
+	s.Allow(t, "xadd")
 	rdb := s.Client(t)
 	c := newClient(t, rdb, latchkey.WithHistory(1000))
 	h, err := rlock.New(c, "x").Lock(t.Context())
