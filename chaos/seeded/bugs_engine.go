@@ -118,7 +118,7 @@ var engineBugs = []Bug{
 	},
 	{
 		Name: "engine/late-release-hits-the-next-hold", What: "a release that comes late takes the next hold of its holder (etcd #22082)",
-		File: "internal/engine/release.go",
+		File: "internal/engine/giveback.go",
 		Old:  "if !hd.fresh {\n\t\thd.releaseInDoubt(r.acts)", New: "if false {\n\t\thd.releaseInDoubt(r.acts)",
 		Package: "tests/faults", Run: "^TestFaultRepeatedReleaseSparesNextHoldOfItsHolder$",
 	},
@@ -172,7 +172,7 @@ var engineBugs = []Bug{
 	},
 	{
 		Name: "engine/leap-taken-for-late", What: "Unlock says nothing of a lease that a step of the clock has ended, if it names somebody to go on with",
-		File: "internal/engine/release.go",
+		File: "internal/engine/giveback.go",
 		Old:  " && time.Since(at) > returnBound/2\n", New: "\n",
 		Package: "tests/faults", Run: "^TestFaultClockLeapIsNoDoubt$",
 	},
@@ -184,7 +184,7 @@ var engineBugs = []Bug{
 	},
 	{
 		Name: "engine/late-taken-for-leap", What: "a lease is lost where a release was carried out, and was too late when it came again",
-		File: "internal/engine/release.go",
+		File: "internal/engine/giveback.go",
 		Old:  "v == PastDeadline && time.Since(at) > returnBound/2\n", New: "false && at.IsZero()\n",
 		Package: "tests/faults", Run: "^TestFaultReleaseTooLateTheSecondTime$",
 	},

@@ -100,13 +100,13 @@ var watchdogBugs = []Bug{
 	},
 	{
 		Name: "engine/label-of-the-lost-stays", What: "an Unlock of a hold that Redis has lost leaves its label",
-		File: "internal/engine/release.go",
+		File: "internal/engine/giveback.go",
 		Old:  "	if r.kept || r.hold.ret.Label != \"\" {", New: "	if r.kept {",
 		Run: "^TestLabelEndsWithALostHold$",
 	},
 	{
 		Name: "engine/label-stays-on-the-move", What: "a release while the slot is being moved leaves the label for the rest of its lease",
-		File: "internal/engine/release.go",
+		File: "internal/engine/giveback.go",
 		Old:  "if r.kept || v == NotHolder &&", New: "if v == NotHolder &&",
 		Run: "^TestLabelOnTheMove$",
 	},
@@ -118,7 +118,7 @@ var watchdogBugs = []Bug{
 	},
 	{
 		Name: "engine/heir-listed-for-the-giver", What: "the entry that a release puts in the list for who waits next stays when that one gives up",
-		File: "internal/engine/release.go",
+		File: "internal/engine/giveback.go",
 		Old:  "holder, entry = ret.Heir.Holder, ret.Heir.Entry", New: "entry = ret.Heir.Entry",
 		Package: "tests/handover", Run: "^TestEntryOfAnHeirWhoGivesUp$",
 	},

@@ -208,9 +208,9 @@ func (h leashed) Lost() <-chan struct{} {
 	return h.Held.Lost()
 }
 
-// withLeash returns h with a leash if any of its origins is watched.
-func withLeash(h Held, of []*Origin) Held {
-	l := NewLeash(of...)
+// withLeash returns h with a leash if it has origins that are watched.
+func withLeash(h Held) Held {
+	l := NewLeash(h.Origins()...)
 	if l == nil {
 		return h
 	}

@@ -51,12 +51,7 @@ func (s *HoldSeam) held() Held { return s.h }
 
 // Bind sets the Held behind target, a new Hold of what h has acquired. Where forgotten
 // holds are looked for, it is found when target and its contexts are garbage.
-func Bind(target Bindable, h Held) {
-	if of := h.Origins(); len(of) > 0 {
-		h = withLeash(h, of)
-	}
-	target.bind(h)
-}
+func Bind(target Bindable, h Held) { target.bind(withLeash(h)) }
 
 // BindFrom sets the Held behind target, another Hold for the innermost hold of ctx. It
 // returns false if ctx has none.

@@ -86,8 +86,11 @@ func (e *Engine) ownHolds(c *attempt) (own []OwnHold) {
 // A place says where a hold was acquired: the callers, innermost first.
 type place []uintptr
 
-// setOrigin notes where h was acquired.
+// setOrigin notes where h was acquired, if that is wanted.
 func (h *Hold) setOrigin(o *Origin) {
+	if o == nil {
+		return
+	}
 	o.done = h.parent.Done()
 	h.holding.mu.Lock()
 	h.origin = o
