@@ -187,7 +187,7 @@ func TestRedGivesBackAMinority(t *testing.T) {
 }
 
 // TestRedSilentMajorityWhileItWaits checks that the end of a wait does not say that others
-// have the lock if no majority has answered.
+// have the lock if no member has said so.
 func TestRedSilentMajorityWhileItWaits(t *testing.T) {
 	inRed(t, func(t *testing.T, fl *fleet, l *multilock.Lock) {
 		locktest.MustUnlock(t, locktest.MustLock(t, l))

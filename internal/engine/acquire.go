@@ -154,9 +154,7 @@ func (c *lockAttempt) run(op *Op, p *wait.Policy) (*Hold, error) {
 			// grant to its own is undone.
 			e.undo(c)
 		}
-		if o := e.newOrigin(c.fresh); o != nil {
-			c.hold.setOrigin(o)
-		}
+		c.hold.setOrigin(e.newOrigin(c.fresh))
 		return c.hold, nil
 	case c.holding == nil: // it has sent no request
 		return nil, e.Wrap(op.Name, s, c.taken(err))

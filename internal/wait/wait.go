@@ -402,7 +402,7 @@ func (w *waiter) length(ans Answer, hints *<-chan struct{}) (d time.Duration, re
 	default:
 		d = jitter(p.Unconfirmed)
 	}
-	if ans.After > 0 && ans.After-slack < d { // a sleep that ends just before the lease would be one too many
+	if ans.After > 0 && ans.After-slack < d { // just before the end of the lease there is nothing to find
 		d, recheck = ans.After+slack, false
 	}
 	return d, recheck
